@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     terminated: bool
     """The game is over."""
     truncated: bool
-    """The longest episode is reached."""
+    """The episode was cut, by its longest length or by the environment."""
     life_lost: bool
     """A life was lost and the protocol ends the return there; only in training."""
 

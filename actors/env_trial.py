@@ -41,7 +41,7 @@ class EnvSample(NamedTuple):
 
 
 def main(connection: Any, env: str, frames: FrameShape) -> None:
-    """Play, send the name of each call before it is made, and then the `EnvSample`, or a sentence that refuses the env.
+    """Play the env. Send the name of each call before it, at last the `EnvSample` or the error that refuses the env.
 
     The process ends at once, whatever threads the env has left.
     """
@@ -54,7 +54,6 @@ def main(connection: Any, env: str, frames: FrameShape) -> None:
     from actors.envs.gymnasium_env import GymnasiumEnv
 
     made: list[GymnasiumEnv] = []
-    result: EnvSample | Exception
     try:
         made.append(GymnasiumEnv(env, seed=1, index=0, frames=frames))
         ticks = _play(made[0], frames, connection.send)
@@ -67,9 +66,9 @@ def main(connection: Any, env: str, frames: FrameShape) -> None:
         connection.send("close()")
         for each in made:
             each.close()
+        connection.send(result)
     except (EnvError, EnvFault) as error:
-        result = error
-    connection.send(result)
+        connection.send(error)
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
 """The two processes that compute with networks: the inference server and the learner. They load no emulator.
 
-Read inference, learner and make_engine first. Then follow an update: engine/, replay/, rollout/, losses/, methods/,
-networks/.
+Read inference, answers, learner, commits and make_engine first; numerics_probe and first_calls stand apart. Then follow
+an update: engine/, replay/, rollout/, losses/, methods/, networks/, team/.
 """
 
 from pathlib import Path

@@ -83,11 +83,8 @@ class Commits:
         updates, means = metrics()
         if row[-1] == boundary:
             return
-        row[:-1] = float("nan")
+        row[:-3] = [means[name] for name in self._run_schedule.method.metrics] if updates else float("nan")
         row[-3:-1] = updates, time.monotonic()
-        if updates:
-            for column, name in enumerate(self._run_schedule.method.metrics):
-                row[column] = means[name]
         row[-1] = boundary
 
     def snapshot(self, boundary: int, store: Callable[[dict[str, NDArray[np.float32]]], None]) -> None:

@@ -78,8 +78,7 @@ class Rounds:
 
     def run_round(self, round_: int) -> None:
         """Do one round: its updates, and its commit unless an earlier incarnation made it."""
-        alternate = self._learn.schedule == "alternate"
-        if alternate:
+        if self._learn.schedule == "alternate":
             self._wait_for_lanes(round_ + 1)
         repeated, count = round_ < self._board.committed, self._run_schedule.updates_in(round_)
         if count:

@@ -52,6 +52,11 @@ def bits(seed: int, stream: Stream, *counters: int) -> int:
     return z
 
 
+def philox(*key: int) -> np.random.Generator:
+    """Generator of Philox counters: a function of its key of two numbers."""
+    return np.random.Generator(np.random.Philox(key=list(key)))
+
+
 def uniform(seed: int, stream: Stream, *counters: int) -> float:
     """A float in [0, 1), 53 bits fine."""
     return (bits(seed, stream, *counters) >> 11) * 2.0**-53

@@ -1,4 +1,4 @@
 """Workers: play, compute gradients, and apply them to shared parameters. No other package has torch and an emulator.
 
-Read worker first, then gradients and versions.
+Read worker first, then gradients, newest_steps and versions.
 """

@@ -79,7 +79,12 @@ class Gradients:
         learns = number >= run_schedule.first_learning_round
         if learns:
             metrics = self._gradient(worker, number)
-            self._require_finite(worker, number, metrics)
+            if not all(map(math.isfinite, metrics.values())):
+                found = ", ".join(f"{name} {value}" for name, value in metrics.items())
+                raise FatalError(
+                    f"Gradient {number} of worker {worker} is not finite ({found}): it was not applied; a smaller "
+                    "--learning-rate may help."
+                )
             torch.mul(self._optimizer.gradient, self._optimizer.scale(), out=torch.from_numpy(shared.gradient[worker]))
             before = 0.0 if run_schedule.is_record(number) else shared.sums[number % len(shared.sums), worker]
             added = [metrics.get(name, math.nan) for name in run_schedule.method.metrics]
@@ -96,16 +101,6 @@ class Gradients:
         self._model.backward(saved, by_outputs, self._side_stream)
         norm = optimizer.norm().item() / optimizer.mean_factor
         return {name: value.mean().item() for name, value in metrics.items()} | {GRADIENT_NORM: norm}
-
-    @staticmethod
-    def _require_finite(worker: int, number: int, metrics: dict[str, float]) -> None:
-        if all(map(math.isfinite, metrics.values())):
-            return
-        found = ", ".join(f"{name} {value}" for name, value in metrics.items())
-        raise FatalError(
-            f"Gradient {number} of worker {worker} is not finite ({found}): it was not applied; a smaller "
-            "--learning-rate may help."
-        )
 
     def means(self, boundary: int) -> tuple[int, dict[str, float]]:
         """Updates of the record up to `boundary`, and the means of the metrics over them."""

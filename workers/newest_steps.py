@@ -19,7 +19,7 @@ from learner.replay.sampling import Replay
 from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.step_reader import StepReader
 from shared.memory.run_memory import Memory
-from shared.prng import Stream, bits
+from shared.prng import Stream, bits, philox
 
 Choose = Callable[[int, int, NDArray[np.int64]], list[int]]
 """Function from a worker, a tick and the best action of each of its envs to the actions that its policy takes."""
@@ -55,11 +55,10 @@ class NewestSteps:
         outputs = self._by_tick(saved.outputs.detach())
         rollout = reader.rollout(tick, env, outputs.flatten(1).numpy())
         if self._target is not None:
-            of_target = self._by_tick(self._target.forward(blocks, 0, extra_inputs).outputs).flatten(1).numpy()
+            of_target = self._by_tick(self._target.forward(blocks, 0, extra_inputs).outputs).numpy()
             last = self._choose(worker, int(tick[-1]), rollout.outputs[-1].argmax(axis=1))
-            rollout = rollout._replace(
-                target_outputs=of_target.reshape(rollout.outputs.shape), next_action=np.array(last)
-            )
+            of_target = of_target.reshape(rollout.outputs.shape)
+            rollout = rollout._replace(target_outputs=of_target, next_action=np.array(last))
         steps = reader.columns(rollout, method.targets(rollout), self._blocks)
         n = len(steps.weight)
         learned = method.learn(outputs[:n], steps, costly_metrics=True)
@@ -131,7 +130,6 @@ class LocalReplay:
         self._replay = Replay(memory.ring, self._frames, config.learn, self._seed)
         self._learning = TDLearning(model, target, method)
         self._chunk = self._learning.make_chunk(1, self._batch)
-        self._minibatch = self._chunk.minibatch(0)
         self._actions = torch.arange(memory.plan.network.actions)
 
     def differentiate(self, worker: int, number: int) -> tuple[Any, Tensor, dict[str, Tensor]]:
@@ -140,13 +138,13 @@ class LocalReplay:
         first, end = self._replay.window.samplable((number + 1) * self._run_schedule.round_ticks)
         envs = self._run_schedule.lane_envs
         starts = np.flatnonzero(self._valid[worker, np.arange(first, end) % self._run_schedule.capacity])
-        generator = np.random.Generator(np.random.Philox(key=[bits(self._seed, Stream.REPLAY, worker), number]))
+        generator = philox(bits(self._seed, Stream.REPLAY, worker), number)
         tick, env = np.divmod(starts[generator.integers(0, len(starts), self._batch)], envs)
         batch = self._replay.transitions(first + tick, worker * envs + env)
         self._chunk.draw_random_inputs(self._seed, number, worker)
         self._frames.select(batch.rows, batch.frame_mask, self._chunk.blocks, self._chunk.augmentation)
         self._chunk.write_transitions(batch, self._actions)
         self._learning.prepare(self._chunk)
-        saved: Any = self._model.forward(self._chunk.blocks, 0, self._minibatch.extra_inputs, learns=True)
-        learned = self._learning.learn(saved.outputs.detach(), self._minibatch, costly_metrics=True)
+        saved: Any = self._model.forward(self._chunk.blocks, 0, self._chunk.extra_inputs, learns=True)
+        learned = self._learning.learn(saved.outputs.detach(), self._chunk, costly_metrics=True)
         return saved, learned.gradient, dict(learned.metrics)

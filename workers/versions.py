@@ -57,18 +57,16 @@ class Parameters(ABC):
             return
         snapshots, config = self._memory.learner_snapshots, self._memory.plan.config
         boundary = max(0, snapshots.newest())
-        state: Mapping[str, NDArray[np.float32]] | None = snapshots.read(boundary)
+        state = snapshots.read(boundary)
         if state is None:
-            online = initial_parameters(self._model.network, config.run.seed, config.learn.initial)
-            state = {"online": online}
+            state = {"online": initial_parameters(self._model.network, config.run.seed, config.learn.initial)}
         for name, versions in self._vectors.items():
             versions[self.buffer(boundary), self._shard] = self._packed(state, name)[self._shard]
         if self._target is not None:
             name = "target" if "target" in state else "online"
             self._shared.target[self._shard] = self._packed(state, name)[self._shard]
-            self._shared.target_changes[0] = (
-                boundary * self._run_schedule.round_steps // self._run_schedule.target_steps
-            )
+            steps = boundary * self._run_schedule.round_steps
+            self._shared.target_changes[0] = steps // self._run_schedule.target_steps
         self._applied.publish(boundary)
 
     def _packed(self, state: Mapping[str, NDArray[np.float32]], name: str) -> NDArray[np.float32]:

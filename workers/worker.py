@@ -71,23 +71,14 @@ class WorkerProcess:
         if waiter.process == plan.committer:
             self._commits = Commits(memory, waiter, doorbells)
         self._lanes = Lanes(
-            memory,
-            number,
-            lambda index: make_env(play, seed, index, training=True),
-            doorbells.of_role(Role.WORKER),
-            waiter,
+            memory, number, partial(make_env, play, seed, training=True), doorbells.of_role(Role.WORKER), waiter
         )
         precision = plan.config.machine.precision
         model = make_model(plan.network, device, precision)
         target = make_model(plan.network, device, precision) if plan.method.has_target_network else None
         method = make_worker_method(plan, device)
         policy = Policy(
-            plan.network,
-            device,
-            precision,
-            plan.config.machine.inference_batch,
-            method=method,
-            model=model,
+            plan.network, device, precision, plan.config.machine.inference_batch, method=method, model=model
         )
         self._answers = Answers(memory, policy)
         self._gradients = Gradients(memory, model, target, method, self._choose)
@@ -155,9 +146,8 @@ class WorkerProcess:
         After a restart its lanes first play up to there again: the last boundary needs their snapshots.
         """
         coming = self._board.committed + 1
-        if self._commits is None or any(
-            lane.tick < coming * self._run_schedule.round_ticks for lane in self._lanes.played
-        ):
+        begin = coming * self._run_schedule.round_ticks
+        if self._commits is None or any(lane.tick < begin for lane in self._lanes.played):
             return False
         return bool(min(self._shared.applied.values.min(), self._board.lane_finished.values.min()) >= coming)
 

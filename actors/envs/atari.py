@@ -34,8 +34,7 @@ from shared.frame_shape import FRAME_SIDE, SCREEN_WIDTH
 from shared.prng import Stream, bits, randint
 from shared.text import nearest
 
-NOOP = 0
-FIRE = 1
+NOOP, FIRE = 0, 1
 
 TWO_PLAYER_GAMES = frozenset({"combat", "joust", "maze_craze", "warlords"})
 """ROMs of ale-py without a mode for one player; Gymnasium registers none of them either."""
@@ -92,14 +91,15 @@ def _load(game: str, protocol: Protocol, *, window: bool) -> ALEInterface:
 
 
 @cache
-def _tables(height: int, frames: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
+def _tables(height: int, frames: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint16]]:
     """Tables for screens of `height` lines, one for all envs of a process.
 
-    The gray uint8[256, 256] of a pixel of a frame by its colors on the two screens, and the `pair_table`.
+    The grays of the colors, the gray uint8[256, 256] of a pixel of a frame by its colors on the two screens, and the
+    `pair_table`.
     """
     grays = gray_table(height)
     pooled = np.maximum.outer(grays, grays) if frames == "area" else luma_of_pairs(color_table(height))
-    return pooled, pair_table(grays)
+    return grays, pooled, pair_table(grays)
 
 
 _Start: TypeAlias = tuple[ALEState, NDArray[np.uint8], int]
@@ -153,9 +153,8 @@ class AtariEnv(Env):
         self._sticky = round(protocol.sticky * 65_536)
 
         height, _ = self._ale.getScreenDims()
-        self._grays = gray_table(height)
         self._frame_shape = (size, size)
-        self._gray_of_two, pairs = _tables(height, protocol.frames)
+        self._grays, self._gray_of_two, pairs = _tables(height, protocol.frames)
         # A step's last two screens, of which its frame is made, and the two that the kernel has shrunk last.
         screens = np.zeros((4, height, SCREEN_WIDTH), np.uint8)
         self._third, self._fourth, *self._shown = screens

@@ -75,14 +75,6 @@ def _foreign_code(sentence: str) -> Iterator[None]:
         raise EnvError(f"{sentence}: {_in_words(error)}") from error
 
 
-def _close(env: gymnasium.Env[Any, Any]) -> None:
-    """Close an environment that nobody needs any more; what it raises is only written to standard error."""
-    try:
-        env.close()
-    except FOREIGN as error:
-        log_line(f"An environment could not be closed: {_in_words(error)}")
-
-
 def _make(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     """The environment of a Gymnasium id, which may be registered by a module that is named before it (`module:Env-v0`),
     or what `module:factory` returns. Raises `EnvError` with a sentence."""
@@ -190,7 +182,7 @@ class GymnasiumEnv(Env):
         try:
             observations, actions = _checked_spaces(name, self._env, frames)
         except EnvError:
-            _close(self._env)
+            self.close()
             raise
         self._shape, self.screen, self._frames = observations.shape, observations.shape[:2], frames
         self._first_action, self.actions = int(actions.start), int(actions.n)
@@ -249,8 +241,11 @@ class GymnasiumEnv(Env):
         return EnvFault(f"{self._name} failed in {call}() of env {self._index} at tick {tick}: {said}{api}")
 
     def close(self) -> None:
-        """Close the environment."""
-        _close(self._env)
+        """Close the environment; what it raises is only written to standard error."""
+        try:
+            self._env.close()
+        except FOREIGN as error:
+            log_line(f"An environment could not be closed: {_in_words(error)}")
 
     def film(self, show: Callable[[Shot], None]) -> None:
         """Show the observation of every step from now on, in color where it has any."""
@@ -280,7 +275,7 @@ class GymnasiumEnv(Env):
         return self._log.snapshot(self._check)
 
     def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
-        """Play the episode again. Raises `EnvError` for foreign bytes, `EnvDiffers` for none and for another end."""
+        """Play the episode again. Raises `EnvError` for foreign bytes, `EnvDiffers` without any or at another end."""
         if not data:
             raise EnvDiffers(f"There is no snapshot of {self._name}, which does not repeat itself.")
         try:

@@ -43,9 +43,8 @@ GRADIENT_NORM = "gradient_norm"
 class NonFiniteError(FatalError):
     """Loss, gradient or parameters are no longer finite. The message is a sentence saying where."""
 
-    def __init__(self, message: str, round_: int, sums: dict[str, float]) -> None:
+    def __init__(self, message: str, sums: dict[str, float]) -> None:
         super().__init__(message)
-        self.round = round_
         self.sums = {name: repr(value) for name, value in sums.items()}
         """Sums over the updates of the round so far, as text, since JSON knows no infinity."""
 
@@ -230,7 +229,6 @@ class Engine(Generic[M]):
                 f"In round {self.round}, within its first {self._done} updates, the learner's numbers ceased to be "
                 f"finite (sums: {', '.join(f'{name} {value}' for name, value in sums.items())}); a new "
                 "run with a smaller --learning-rate may help.",
-                self.round,
                 sums,
             )
 

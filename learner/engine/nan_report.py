@@ -41,17 +41,16 @@ def report_nonfinite_update(
         Stopped: the run is to end.
     """
     memory.board.phase[waiter.process] = Phase.REPLAYING
-    is_finite, arrays, update = repeat_updates(memory, waiter, engine, found.round)
+    is_finite, arrays, update = repeat_updates(memory, waiter, engine)
     config, learn = memory.plan.config, memory.plan.config.learn
-    round_ = found.round if is_finite else engine.round
     content = {
         "said": str(found),
         "found_again": not is_finite,
-        "round": round_,
+        "round": engine.round,
         "update_of_round": update,
         "sums": found.sums,
         "not_finite": {name: int((~np.isfinite(array)).sum()) for name, array in arrays.items()},
-        "learning_rate": memory.run_schedule.learning_rate(round_, learn),
+        "learning_rate": memory.run_schedule.learning_rate(engine.round, learn),
         "optimizer": learn.optimizer,
         "network": str(memory.plan.network),
         "precision": config.machine.precision,
@@ -59,7 +58,7 @@ def report_nonfinite_update(
         "config_digest": config.digest(),
         "last_good_boundary": max(0, memory.board.committed),
     }
-    path = run_dir / SAVED.format(round=content["round"], update=update)
+    path = run_dir / SAVED.format(round=engine.round, update=update)
     try:
         write_atomic(path.with_suffix(".safetensors"), save(arrays))
         write_atomic(path.with_suffix(".json"), json.dumps(content, indent=1).encode() + b"\n")
@@ -72,8 +71,8 @@ def report_nonfinite_update(
     return f"{path}.json says which update did it; .safetensors beside it holds its batch and the parameters before."
 
 
-def repeat_updates(memory: Memory, waiter: Waiter, engine: Engine, last: int) -> tuple[bool, Arrays, int]:
-    """Repeat the updates from the newest snapshot to the end of round `last`, up to the first that is not finite.
+def repeat_updates(memory: Memory, waiter: Waiter, engine: Engine) -> tuple[bool, Arrays, int]:
+    """Repeat the updates from the newest snapshot to the end of the engine's round, up to the first that is not finite.
 
     Returns:
         True if all stayed finite; of the last one its minibatch, with the parameters before it, and its number in its
@@ -83,7 +82,7 @@ def repeat_updates(memory: Memory, waiter: Waiter, engine: Engine, last: int) ->
     before = np.zeros(memory.plan.parameters.count, np.float32)
     boundary, update = max(0, memory.learner_snapshots.newest()), 0
     engine.load(memory.learner_snapshots.read(boundary))  # fresh parameters where there is none yet
-    for round_ in range(boundary, last + 1):
+    for round_ in range(boundary, engine.round + 1):
         for update in range(engine.begin_round(round_, run_schedule.window_end(round_))):
             engine.store({"online": before})
             engine.run(1)

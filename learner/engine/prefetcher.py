@@ -41,11 +41,6 @@ class Prefetcher:
             before.record()
         self._next = self._thread.submit(self._run, work, before)
 
-    @property
-    def busy(self) -> bool:
-        """True if there is work that is not settled."""
-        return self._next is not None
-
     def settle(self) -> None:
         """Wait for the work to be submitted, if there is any. Later work of the main stream waits for the GPU.
 

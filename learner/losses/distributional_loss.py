@@ -47,15 +47,9 @@ def expected_value(probabilities: Tensor, support: Tensor) -> Tensor:
     return (probabilities * support).sum(-1)
 
 
-def midpoints(count: int, *, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
-    """tau^_i = (2i - 1) / 2N for i = 1 ... N = `count`: the quantiles of QR-DQN (Dabney et al. 2018a, lemma 2).
-
-    Raises:
-        ValueError: there is no quantile.
-    """
-    if count < 1:
-        raise ValueError(f"A distribution of {count} quantiles cannot be learned; one is the least.")
-    return ((torch.arange(count, dtype=torch.float64) + 0.5) / count).to(device, dtype)
+def midpoints(count: int, *, device: torch.device | None = None) -> Tensor:
+    """tau^_i = (2i - 1) / 2N for i = 1 ... N = `count`: the quantiles of QR-DQN (Dabney et al. 2018a, lemma 2)."""
+    return ((torch.arange(count, dtype=torch.float64) + 0.5) / count).to(device, torch.float32)
 
 
 def quantile_huber(theta: Tensor, tau: Tensor, target: Tensor) -> Tensor:
@@ -72,8 +66,7 @@ def quantile_huber(theta: Tensor, tau: Tensor, target: Tensor) -> Tensor:
     On a CPU a compiled loop computes it, unless its gradient by the target is wanted, which a learner never wants.
     """
     if theta.device.type == "cpu" and not target.requires_grad:
-        loss: Tensor = _QuantileHuber.apply(theta, tau, target)
-        return loss
+        return _QuantileHuber.apply(theta, tau, target)
     u = target[:, None, :] - theta[:, :, None]
     fraction = tau[..., :, None]
     error = F.huber_loss(u, torch.zeros_like(u), reduction="none")

@@ -49,7 +49,7 @@ class TDLearning:
         self._method.anneal(value_between)
 
     def prepare(self, chunk: Chunk) -> None:
-        """Ask the target network about a chunk, or a part of one, and with one network alone compute the TD targets."""
+        """Compute the target network's outputs for a chunk or a part of it; without Double DQN also the TD targets."""
         algorithm, method = self._algorithm, self._method
         extra_inputs = ExtraInputs.from_buffers(chunk.next_fractions, chunk.next_noise)
         answer = self._target.forward(chunk.blocks, self._second, extra_inputs)

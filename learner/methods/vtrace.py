@@ -33,5 +33,4 @@ def importance_ratio(rollout: Rollout) -> NDArray[np.float64]:
     logits -= logits.max(axis=2, keepdims=True)
     taken = np.take_along_axis(logits, rollout.action[:, :, None], axis=2)[:, :, 0]
     log_ratio = taken - np.log(np.exp(logits).sum(axis=2)) - rollout.log_prob
-    ratio: NDArray[np.float64] = np.exp(log_ratio.clip(-MOST_LOG_RATIO, MOST_LOG_RATIO))
-    return ratio
+    return np.exp(log_ratio.clip(-MOST_LOG_RATIO, MOST_LOG_RATIO))

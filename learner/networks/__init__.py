@@ -1,5 +1,6 @@
 """Networks: parameters, forward and backward passes, and policies.
 
 Read model first, then frame_blocks, packed_model, modules (with initial_values, linear, lstm and pooling),
-fused and module_model; then policy, categorical and acting_noise; then divided, units and arithmetic_check.
+own_torso, fused and module_model; then policy, categorical and acting_noise; then divided, units and
+arithmetic_check.
 """

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from shared.prng import SPLITMIX, Stream, bits
+from shared.prng import SPLITMIX, Stream, bits, philox
 
 _STEP, _FIRST, _SECOND = (np.uint64(constant) for constant in SPLITMIX)
 
@@ -22,8 +22,7 @@ def acting_noise(seed: int, count: int, tick: int, envs: NDArray[np.int64]) -> N
     symmetric, and the noise of two envs is uncorrelated (Wen et al. 2018, "Flipout", section 3.1). This takes a
     twentieth of the time of separate draws.
     """
-    generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.NOISE), tick]))
-    normal = generator.standard_normal(count, np.float32)
+    normal = philox(bits(seed, Stream.NOISE), tick).standard_normal(count, np.float32)
     keys = np.array([bits(seed, Stream.NOISE_SIGNS, tick, env) for env in envs.tolist()], np.uint64)
     drawn = np.empty((len(envs), count), np.float32)
     _signed(normal, keys, drawn)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from functools import partial
 
@@ -60,7 +59,7 @@ class FusedModel(PackedModel):
     def _layers_in(self, flat: Tensor) -> list[Affine]:
         """The layers' parts of a vector in packed layout."""
         views = list(self.views(flat).values())
-        return list(itertools.starmap(Affine, zip(views[::2], views[1::2], strict=True)))
+        return [Affine(*layer) for layer in zip(views[::2], views[1::2], strict=True)]
 
     def _view(self, name: str, part: Tensor, shape: tuple[int, ...]) -> Tensor:
         if name != "conv1.weight":

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shared.prng import Stream, bits
+from shared.prng import Stream, bits, philox
 
 HIDDEN_GAIN = math.sqrt(2.0)
 """Gain of orthogonal weights before a ReLU."""
@@ -41,7 +41,7 @@ class Draws:
         self._vectors = torch.Generator().manual_seed(bits(seed, Stream.POWER_ITERATION) >> 1)
 
     def fill(self, parameter: Tensor, name: str, bound: float, gains: Sequence[tuple[int, float]] = ()) -> None:
-        """Draw a parameter: uniform in +-`bound`, or orthogonal, so many rows with each of the `gains`.
+        """Draw a parameter: uniform in +-`bound`, or orthogonal. `gains`: numbers of rows, each with its gain.
 
         Orthogonal weights are a function of seed and name; uniform ones depend on what was drawn before.
         """
@@ -51,8 +51,8 @@ class Draws:
         elif parameter.dim() == 1:
             parameter.zero_()
         else:
-            key = [bits(self._seed, Stream.NETWORK), crc32(name.encode())]
-            generator, columns = np.random.Generator(np.random.Philox(key=key)), parameter[0].numel()
+            generator = philox(bits(self._seed, Stream.NETWORK), crc32(name.encode()))
+            columns = parameter[0].numel()
             matrix = np.concatenate([gain * _orthonormal(generator, count, columns) for count, gain in gains])
             parameter.copy_(torch.from_numpy(matrix.astype(np.float32)).view(parameter.shape))
 

@@ -37,8 +37,7 @@ def linear(x: Tensor, layer: Affine, write: WriteGradient | None) -> Tensor:
     """
     if write is None:
         return F.linear(x, *layer)
-    y: Tensor = _Linear.apply(x, layer, write)
-    return y
+    return _Linear.apply(x, layer, write)
 
 
 def write_gradient(gradient: Tensor, inputs: Tensor, into: Affine) -> None:

@@ -47,10 +47,8 @@ def unroll(x: Tensor, recurrence: Recurrence, weights: Weights) -> tuple[Tensor,
     (truncated backpropagation through time).
     """
     if torch.is_grad_enabled():
-        outputs, state = _Unroll.apply(x, recurrence, *weights)
-        return outputs, state
-    outputs, state, _ = _forward(x, weights, recurrence)
-    return outputs, state
+        return _Unroll.apply(x, recurrence, *weights)
+    return _forward(x, weights, recurrence)[:2]
 
 
 def _forward(x: Tensor, weights: Weights, recurrence: Recurrence) -> tuple[Tensor, Tensor, list[_Tick]]:
@@ -101,9 +99,8 @@ def _gate_gradients(ticks: Sequence[_Tick], gradient: Tensor, w_hh: Tensor, star
         by_output = gradient[:, t] + by_output
         by_cell = by_cell + by_output * o * (1.0 - tick.cell_tanh * tick.cell_tanh)
         by_input, by_forget = by_cell * g * i * (1.0 - i), by_cell * tick.cell_before * f * (1.0 - f)
-        by_gates = torch.cat(
-            [by_input, by_forget, by_cell * i * (1.0 - g * g), by_output * tick.cell_tanh * o * (1.0 - o)], 1
-        )
+        by_candidate, by_out = by_cell * i * (1.0 - g * g), by_output * tick.cell_tanh * o * (1.0 - o)
+        by_gates = torch.cat([by_input, by_forget, by_candidate, by_out], 1)
         found.append(by_gates)
         by_output, by_cell = (by_gates @ w_hh) * keep[:, t], by_cell * f * keep[:, t]
     return torch.stack(found[::-1], 1).flatten(0, 1)

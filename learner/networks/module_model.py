@@ -104,5 +104,4 @@ class ModuleModel(PackedModel):
 
 def make_model(network: Network, device: torch.device, precision: str, team: Team = ALONE) -> PackedModel:
     """The model of a network, with parameters that are still to be set, in the memory of a team."""
-    kind = FusedModel if network.plain else ModuleModel
-    return kind(network, device, precision, team)
+    return (FusedModel if network.plain else ModuleModel)(network, device, precision, team)

@@ -147,8 +147,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[n, channels, y, x] of as many."""
-        found: Tensor = x + self.conv2(self.conv1(x.relu()).relu())
-        return found
+        return x + self.conv2(self.conv1(x.relu()).relu())
 
 
 class Impala(nn.Module):
@@ -185,8 +184,7 @@ class Own(nn.Module):
     def forward(self, cells: Tensor) -> Tensor:
         """[n, features] of uint8[n, g, g, planes * 16]."""
         with torch.autocast(cells.device.type, torch.bfloat16, enabled=self._dtype == torch.bfloat16):
-            features: Tensor = self.torso(images_in(cells))
-        return features.to(self._dtype)
+            return self.torso(images_in(cells)).to(self._dtype)
 
 
 # --- the whole

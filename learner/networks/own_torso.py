@@ -74,8 +74,7 @@ def look(
 
     def features(rows: Tensor) -> Tensor:
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            found: Tensor = _call(name, "its forward pass", torso, rows)
-        return found
+            return _call(name, "its forward pass", torso, rows)
 
     def with_gradient(features: Tensor) -> list[Tensor]:
         """Features, and the gradient of a random projection of them by the parameters on which they depend."""

@@ -199,5 +199,4 @@ def greedy(q: NDArray[np.float32]) -> NDArray[np.int64]:
     if not finite.all():
         row = int(np.flatnonzero(~finite)[0])
         raise FloatingPointError(f"The network answered row {row} with {q[row].tolist()}; its parameters are broken.")
-    best: NDArray[np.int64] = q.argmax(axis=1)
-    return best
+    return q.argmax(axis=1)

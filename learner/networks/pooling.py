@@ -22,8 +22,7 @@ def max_pool(x: Tensor) -> Tensor:
     """
     if x.device.type == "cpu":
         return F.max_pool2d(x, SIZE, STRIDE, BORDER)
-    pooled: Tensor = MaxPool.apply(x)
-    return pooled
+    return MaxPool.apply(x)
 
 
 class MaxPool(torch.autograd.Function):

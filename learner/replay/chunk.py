@@ -15,7 +15,7 @@ from learner.networks.frame_blocks import BORDER, images_in
 from learner.networks.model import ExtraInputs
 from learner.replay.replay_frames import Batch, planes_per_transition
 from learner.team.team import Team, slices
-from shared.prng import Stream, bits
+from shared.prng import Stream, bits, philox
 
 
 class Chunk(NamedTuple):
@@ -95,7 +95,7 @@ class Chunk(NamedTuple):
         return self._replace(**views | {"noise": self.noise[updates], "next_noise": self.next_noise[updates]})
 
     def parts(self, count: int) -> list[slice]:
-        """The rows of so many parts, all that a team divides a chunk into."""
+        """Rows of the `count` parts into which a team divides a chunk; with noise a part has whole updates."""
         unit = len(self.reward) // len(self.noise) if self.noise.numel() else 1
         cuts = slices(len(self.reward) // unit, count)
         return [slice(cut.start * unit, cut.stop * unit) for cut in cuts]
@@ -127,13 +127,13 @@ class Chunk(NamedTuple):
         ):
             if not buffer.numel():
                 continue
-            generator = np.random.Generator(np.random.Philox(key=[bits(seed, stream, round_), number]))
+            generator = philox(bits(seed, stream, round_), number)
             draw = generator.standard_normal if stream is Stream.NOISE else generator.random
             # The target network's come after the online network's, and behind the fixed fractions that choose.
             for each in (buffer, other[:, other.shape[1] - buffer.shape[1] :]):
                 each.copy_(upload(torch.from_numpy(draw(tuple(each.shape), np.float32)), each.device))
         if n := len(self.augmentation):
-            generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.AUGMENT, round_), number]))
+            generator = philox(bits(seed, Stream.AUGMENT, round_), number)
             offsets = generator.integers(0, 2 * BORDER, (n, 2, 2))
             factor = 1.0 + 0.05 * generator.standard_normal((n, 2, 1)).clip(-2.0, 2.0)
             self.augmentation.copy_(torch.from_numpy(np.concatenate([offsets, factor], 2)))

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner.replay.sum_tree import BITS, QUANTUM, compute_weights, descend, refresh, set_weights
-from shared.config.run_schedule import MOST_PRIORITIES
 
 FIRST_MAXIMUM = 2**24
 """The running maximum before any error is known, in quanta: p = 1 (Schaul et al. 2016, algorithm 1)."""
@@ -45,16 +44,8 @@ class Priorities:
     """
 
     def __init__(self, *, window_ticks: int, envs: int, alpha: float) -> None:
-        """A tree for `window_ticks * envs` transitions; `Algorithm.priority_exponent` explains alpha.
-
-        Raises:
-            ValueError: alpha is negative or not finite, or there are too many places.
-        """
-        if not 0.0 <= alpha < float("inf"):
-            raise ValueError(f"The exponent of priorities is {alpha}; it must be 0 (uniform) or more.")
+        """A tree for `window_ticks * envs` transitions; `Algorithm.priority_exponent` explains alpha."""
         self.places = window_ticks * envs
-        if not 0 < self.places <= MOST_PRIORITIES:
-            raise ValueError(f"Priorities of {self.places} transitions; it must be 1 to {MOST_PRIORITIES}.")
         self.state_size = self.places + 1
         self._window_ticks, self._envs, self._alpha = window_ticks, envs, alpha
         self._most = largest_weight(self.places)
@@ -95,7 +86,7 @@ class Priorities:
             refresh(*self._tree, first, last)
 
     def sample(self, uniform: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Draw batches by weight, each stratified (Schaul et al. 2016, appendix B.2.1).
+        """Draw batches by weight, each stratified (Schaul et al. 2016, appendix B.2.1). Something has weight.
 
         Args:
             uniform: float64[count, batch] in [0, 1). Draw i of a batch takes what lies at (i + uniform) / batch of the
@@ -103,12 +94,7 @@ class Priorities:
 
         Returns:
             leaves int64[count * batch], and how probable each was in a draw from the whole, P(i), float32.
-
-        Raises:
-            ValueError: nothing has weight.
         """
-        if self.empty:
-            raise ValueError("There is no transition to sample: no priority is above 0.")
         targets, tree_index = np.empty((2, uniform.size), np.int64)
         probability = np.empty(uniform.size, np.float32)
         descend(*self._tree, uniform, targets, tree_index, probability)
@@ -148,10 +134,8 @@ class Priorities:
         """Take over what `store` wrote.
 
         Raises:
-            ValueError: it holds another number of weights, or something that is no weight.
+            ValueError: it holds something that is no weight.
         """
-        if state.shape != (self.state_size,):
-            raise ValueError(f"The state of priorities has {len(state)} numbers; {self.state_size} were expected.")
         quanta = state.astype(np.float64) / QUANTUM
         wrong = ~((quanta >= 0) & (quanta <= quanta[-1]) & (quanta == np.rint(quanta)))
         wrong[-1] |= not 1 <= quanta[-1] <= self._most

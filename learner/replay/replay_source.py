@@ -95,7 +95,7 @@ class ReplaySource(RoundSource[Chunk]):
         if self._prefetcher is None:
             self._prepare(number)
         else:
-            if not self._prefetcher.busy:
+            if not number:
                 self._prefetcher.submit(partial(self._prepare, number))
             self._prefetcher.settle()
             if (number + 1) * self.chunk_updates < self._planned:
@@ -162,15 +162,13 @@ def make_frames(ring: Ring, device: torch.device, replay_on: str) -> Frames:
     Raises:
         ConfigError: it does not fit, and was asked for.
     """
-    if replay_on == "host" or (replay_on == "auto" and not is_gpu(device)):
+    free = accelerator_of(device).free_bytes(device) if is_gpu(device) else 0
+    fits = DeviceFrames.nbytes(ring) <= DEVICE_SHARE * free
+    if replay_on == "host" or (replay_on == "auto" and not fits):
         return HostFrames(ring)
-    if is_gpu(device):
-        free = accelerator_of(device).free_bytes(device)
-        if DeviceFrames.nbytes(ring) > DEVICE_SHARE * free:
-            if replay_on == "auto":
-                return HostFrames(ring)
-            raise ConfigError(
-                f"--replay-on device needs {DeviceFrames.nbytes(ring) / 1e9:.1f} GB on {device}, of which "
-                f"{free / 1e9:.1f} GB are free; a smaller --replay-size fits, or pass --replay-on host."
-            )
+    if is_gpu(device) and not fits:
+        raise ConfigError(
+            f"--replay-on device needs {DeviceFrames.nbytes(ring) / 1e9:.1f} GB on {device}, of which "
+            f"{free / 1e9:.1f} GB are free; a smaller --replay-size fits, or pass --replay-on host."
+        )
     return DeviceFrames(ring, device)

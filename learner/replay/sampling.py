@@ -15,7 +15,7 @@ from learner.replay.replay_frames import Batch, Frames
 from learner.replay.returns import End, n_step
 from shared.config.sections import Algorithm, Learn
 from shared.memory.ring import Ring, plane_rows
-from shared.prng import Stream, bits
+from shared.prng import Stream, bits, philox
 
 
 class Window:
@@ -34,10 +34,9 @@ class Window:
         self._head = self._tail = self._end = 0
 
     def samplable(self, window_end: int) -> tuple[int, int]:
-        """The ticks [first, end) of the window before `window_end` that can be sampled if they were acted in.
+        """The ticks [first, end) before `window_end` at which a transition may begin, where an action was taken.
 
-        The frames of a stack lie in the window; before tick 0 there is nothing, which counts as zeros. So do the
-        steps whose rewards are added up.
+        All frames of its stack and all steps of its return lie in the window. Frames before tick 0 count as zeros.
         """
         oldest = max(0, window_end - self._ticks)
         return oldest + self._stack - 1 if oldest > 0 else 0, max(0, window_end + 1 - self._n_step)
@@ -67,14 +66,12 @@ class Window:
 
 def draw_integers(limit: int, count: int, batch: int, seed: int, round_: int) -> NDArray[np.int64]:
     """Uniform int64[count, batch] in [0, limit): a function of (seed, round) alone, by Philox counters."""
-    generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.REPLAY), round_]))
-    return generator.integers(0, limit, size=(count, batch))
+    return philox(bits(seed, Stream.REPLAY), round_).integers(0, limit, size=(count, batch))
 
 
 def draw_fractions(count: int, batch: int, seed: int, round_: int, chunk: int) -> NDArray[np.float64]:
     """Uniform float64[count, batch] in [0, 1), for `Priorities.sample`: a function of (seed, round, chunk) alone."""
-    generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.REPLAY, round_), chunk]))
-    return generator.random((count, batch))
+    return philox(bits(seed, Stream.REPLAY, round_), chunk).random((count, batch))
 
 
 class Replay:
@@ -87,7 +84,7 @@ class Replay:
         self._ring, self._learn = ring, learn
 
     def upload(self, batch: Batch, device: torch.device) -> Batch:
-        """Bring transitions to where they are read: those fields that name frames to these, the others to `device`."""
+        """Copy a batch to its devices: the fields that name frames to that of the frames, the others to `device`."""
         return Batch(*map(upload, batch, [self.frames.device] * 2 + [device] * 3))
 
     def draw_round(self, round_: int, window_end: int, updates: int, padded: int) -> Batch:

@@ -52,8 +52,7 @@ def v_trace(
 def _bootstrapped(rollout: Rollout, values: NDArray[np.floating]) -> NDArray[np.float64]:
     """r_t + gamma (1 - terminal_t) V_(t+1) [T, N], in float64."""
     reward, values = rollout.reward.astype(np.float64), values.astype(np.float64)
-    following: NDArray[np.float64] = reward + rollout.discount * ~rollout.terminal * values[1:]
-    return following
+    return reward + rollout.discount * ~rollout.terminal * values[1:]
 
 
 def _td_errors(rollout: Rollout, values: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from learner.rollout.step_reader import StepReader
 from learner.team.team import Team, slices
 from shared.config.settings import Config
 from shared.memory.ring import Ring
-from shared.prng import Stream, bits
+from shared.prng import Stream, bits, philox
 
 
 class RolloutSource(RoundSource[StepBatch]):
@@ -104,8 +104,7 @@ class RolloutSource(RoundSource[StepBatch]):
         for first in range(0, len(tick), self._learn.batch_size):
             parts.append(self._online.forward(self._gather(tick, env, first), 0, ExtraInputs()).outputs)
             self._heartbeat()
-        outputs: NDArray[np.float32] = torch.cat(parts)[: len(tick)].flatten(1).cpu().numpy()
-        return outputs
+        return torch.cat(parts)[: len(tick)].flatten(1).cpu().numpy()
 
     def _gather(self, tick: NDArray[np.int64], env: NDArray[np.int64], first: int) -> Tensor:
         """Gather a batch of the stacks of (tick, env), from that of index `first` on; return their blocks.
@@ -131,5 +130,5 @@ class RolloutSource(RoundSource[StepBatch]):
         """The first `used` of permutations of `count` numbers, one for each pass over a round, by Philox counters."""
         passes = -(-used // count)
         key = bits(self._seed, Stream.MINIBATCH, round_)
-        orders = [np.random.Generator(np.random.Philox(key=[key, i])).permutation(count) for i in range(passes)]
+        orders = [philox(key, i).permutation(count) for i in range(passes)]
         return np.concatenate(orders)[:used]

@@ -27,9 +27,8 @@ class SequenceSource(RolloutSource):
         start = torch.zeros(count * ticks, device=self._device)
         self._chunk_recurrence = Recurrence(state, start)
         places = map(Recurrence, state.split(self._sequences), start.split(batch))
-        self._minibatches = [
-            minibatch._replace(recurrence=place) for minibatch, place in zip(self._minibatches, places, strict=True)
-        ]
+        pairs = zip(self._minibatches, places, strict=True)
+        self._minibatches = [minibatch._replace(recurrence=place) for minibatch, place in pairs]
         self._recurrence = self._chunk_recurrence  # of the whole round: by env, and by (tick, env)
         self._env_order = np.zeros(0, np.int64)
 
@@ -59,8 +58,7 @@ class SequenceSource(RolloutSource):
             outputs = self._online.forward(self._blocks[index], 0, ExtraInputs(recurrence=recurrence)).outputs
             parts.append(outputs.view(self._sequences, -1, outputs.shape[1]))
             self._heartbeat()
-        found: NDArray[np.float32] = torch.cat(parts).transpose(0, 1).flatten(0, 1).cpu().numpy()
-        return found
+        return torch.cat(parts).transpose(0, 1).flatten(0, 1).cpu().numpy()
 
     def _draw_order(self, round_: int, updates: int) -> NDArray[np.int64]:
         """Indices of the steps of all updates: whole envs, in a different order in every pass."""

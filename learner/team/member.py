@@ -38,7 +38,7 @@ class MemberRounds(Rounds):
 
 
 def config_for_rank(config: ResolvedConfig, rank: int) -> ResolvedConfig:
-    """The configuration for a rank, whose GPU is that many behind the learner's."""
+    """The learner's configuration with the GPU of a rank, `rank` devices after the learner's."""
     kind, _, index = config.machine.device.partition(":")
     return config.with_settings(device=f"{kind}:{int(index) + rank}") if index else config
 
@@ -63,7 +63,7 @@ def main(child_spec: ChildSpec) -> None:
                     if round_ < memory.board.last.read():
                         rounds.run_round(round_)
                         round_ += 1
-        except NonFiniteError as error:
-            repeat_updates(memory, waiter, engine, error.round)  # as the learner does for its report
+        except NonFiniteError:
+            repeat_updates(memory, waiter, engine)  # as the learner does for its report
             waiter.wait(lambda: False)
         memory.board.phase[child_spec.process] = Phase.DONE

@@ -29,7 +29,7 @@ class Team:
         return torch.zeros(*shape, dtype=dtype, device=device)
 
     def own(self, parts: int) -> range:
-        """Neighboring parts that this member computes, as many as any other."""
+        """Neighboring parts that this member computes; members differ by one part at most."""
         return range(self.rank * parts // self.size, (self.rank + 1) * parts // self.size)
 
     def written(self, parts: int) -> range:

@@ -41,7 +41,7 @@ class Agent:
         """`actions` of each call are greedy ones, or sampled from the policy by `seed`."""
         self.game = weights.game
         self.protocol = weights.protocol
-        self.actions = weights.actions
+        self.actions = weights.network.actions
         """Number of actions, in the order of the environment of `env`."""
         self.observation_shape = weights.network.frames.observation
         """Shape of an observation: (stack, size, size), or (stack, 3, size, size) in color."""

@@ -112,10 +112,10 @@ def require_actions(weights: StoredWeights, play: Play) -> None:
             f"--game {play.game} has the actions {' '.join(names)}, but the agent was trained on {weights.game}, whose "
             f"actions are {' '.join(known)}; omit --game, or choose a game with the same actions."
         )
-    if weights.actions != len(names):
+    if weights.network.actions != len(names):
         raise ConfigError(
-            f"The weights choose among {weights.actions} actions; {weights.game} with the protocol {play.protocol} has "
-            f"{len(names)}."
+            f"The weights choose among {weights.network.actions} actions; {weights.game} with the protocol "
+            f"{play.protocol} has {len(names)}."
         )
 
 

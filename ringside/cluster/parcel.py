@@ -171,7 +171,7 @@ def _last(memory: Memory, lane: int, first: int) -> int:
     finished = memory.board.lane_finished.values[lane]
     if finished < 0:
         return first
-    last = min(max(int(memory.board.lane_done.values[lane]), 0), _limit(memory, first))
+    last = min(int(memory.board.lane_done.values[lane]), _limit(memory, first))
     boundary, rest = divmod(last, memory.run_schedule.round_ticks)
     # At a boundary the lane publishes `done` first, then its snapshot, then `finished`.
     return last - 1 if not rest and finished < boundary else last

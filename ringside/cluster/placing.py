@@ -51,7 +51,7 @@ class LocalPrograms:
         return self
 
     def close(self) -> None:
-        """Give the room back."""
+        """Nothing is held here."""
 
     def stop(self) -> None:
         """Ask the present program to save and end, and start no other; a second time, to end at once."""

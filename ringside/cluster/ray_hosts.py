@@ -58,7 +58,7 @@ class RayHost:
     @property
     def node(self) -> str:
         """Identity of the node of an actor that is placed. Raises `NodeLost`."""
-        return str(_get(self._placed, _FETCH_SECONDS))
+        return str(_get(self._placed))
 
     def call(self, method: str, *arguments: Any, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> Any:
         """Call a method of the actor and return its answer. Raises `NodeLost`, or the method's error."""
@@ -71,7 +71,7 @@ class RayHost:
             if time.monotonic() >= deadline:
                 raise NodeLost(f"has been silent for {seconds:.0f} s")
             meanwhile()
-        return _get(reference, _FETCH_SECONDS)
+        return _get(reference)
 
     def release(self, *, gently: bool = False) -> None:
         """End the actor's process, if it lives. It may only be out of reach, and then ends with its lease."""
@@ -81,12 +81,12 @@ class RayHost:
             ray.kill(self._actor)
 
 
-def _get(reference: Any, seconds: float) -> Any:
+def _get(reference: Any) -> Any:
     """Answer that is there. Raises `NodeLost`, or the error that the method raised."""
     try:
-        return ray.get(reference, timeout=seconds)
+        return ray.get(reference, timeout=_FETCH_SECONDS)
     except GetTimeoutError as error:
-        raise NodeLost(f"has been silent for {seconds:.0f} s") from error
+        raise NodeLost(f"has been silent for {_FETCH_SECONDS:.0f} s") from error
     except RayTaskError as error:
         raise error.cause from error
     except RayError as error:  # also a process that Ray's memory monitor has ended, or that could not start

@@ -32,13 +32,13 @@ from shared.process.child import Doorbells
 from shared.text import count, refused
 
 EXAMINE_SECONDS = 180.0
-"""Time without an answer after which a node counts as lost that is examined, for which it computes a while."""
+"""Longest silence of a node under examination, which computes for a while."""
 PLACE_SECONDS = 10.0
 """Wait for a free node after which the lanes go to other gateways, or to the actors of this machine."""
 POLL_SECONDS = 0.25
 """Longest wait for a place in one call."""
 SILENT_SECONDS = 5.0
-"""Time without an answer after which a node counts as lost that plays. It answers within `ANSWER_SECONDS`."""
+"""Longest silence of a node that plays; it answers within `ANSWER_SECONDS`."""
 ANSWER_SECONDS = 0.25
 """Longest wait of a node for ticks before it answers that there are none."""
 BEGIN_SECONDS = 60.0

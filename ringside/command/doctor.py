@@ -56,7 +56,9 @@ def examine(config: Config) -> tuple[Plan, list[Check]]:
     devices, build = facts.cuda_devices(), facts.torch_cuda_version()
     gpu = device(config.machine.device, facts.gpus(), devices, build, driver=facts.has_nvidia_driver())
     if gpu.color == "red":  # the other checks do not need it
-        config = config.with_settings(device="cpu", precision="auto", replay_on="auto")
+        config = config.with_settings(
+            device="cpu", precision="auto", replay_on="auto", learner_ranks=1, acting_device=None, acting_precision=None
+        )
     plan = planning.check(config)
     answers = [packages(requirements()), gpu]
     if devices:

@@ -203,7 +203,7 @@ def values_in(words: Sequence[str], options: Sequence[Option], tasks: Sequence[s
     if run is not None and vars(found).setdefault(BARE, run) is not run:
         raise ConfigError(f"{run:.60} and --load {found.load:.60} name two agents: pass one of them.")
     for word in strays:
-        raise ConfigError(_unknown(word.partition("=")[0], options) if word[0] == "-" else _stray(word, options, tasks))
+        raise ConfigError(_unknown(word.split("=")[0], options) if word[:1] == "-" else _stray(word, options, tasks))
     for option in options:
         if option.default is MISSING and not hasattr(found, option.name):
             text = option.text.partition(";")[0].rstrip(".")

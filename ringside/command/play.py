@@ -79,8 +79,8 @@ def _check(options: Options) -> None:
     if options.seconds is not None and not 0 < options.seconds < float("inf"):
         raise ConfigError(f"--seconds {options.seconds:g} must be more than 0 and finite.")
     if options.video is None:
-        for flag, value in (("--scale", options.scale), ("--speed", options.speed)):
-            if value not in (None, 1.0):
+        for flag, value, usual in (("--scale", options.scale, None), ("--speed", options.speed, 1.0)):
+            if value != usual:
                 raise ConfigError(f"{flag} {value:g} is for a video: pass --video, too.")
         if not any(os.environ.get(name) for name in DISPLAYS):
             raise ConfigError("There is no display for a window: write a video with --video FILE.mp4 or FILE.gif.")

@@ -115,7 +115,7 @@ def make_space(given: GivenSpace, config: Config) -> Space:
 
 
 def values_of(each: Any) -> tuple[Any, ...]:
-    """Values that must be valid for all of them to be: the ends, or all choices."""
+    """Values to check: the ends of a range, or all choices. If they are valid, all are."""
     return tuple(each.choices) if isinstance(each, distributions.CategoricalDistribution) else (each.low, each.high)
 
 

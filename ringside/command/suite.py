@@ -233,7 +233,7 @@ def repetition(options: Options) -> tuple[Options, list[Job]]:
     if config is None or not Job(config, first).finished:
         raise ConfigError(f"--repeat {options.repeat}: {first} is no run that has ended; pass GAME-SEED and its --out.")
     differing = planning.settings_beside_preset(given, options.preset).items() - config.to_flat().items()
-    if others := {name for name, _ in differing} - MAY_CHANGE_ON_RESUME - {"plugin"}:
+    if others := {name for name, _ in differing} - MAY_CHANGE_ON_RESUME:
         raise ConfigError(f"--repeat takes its settings from {first}: omit {', '.join(map(flag_of, sorted(others)))}.")
     if ((began := found["run"]["init_from"]) is None) != (given.run.init_from is None):
         raise ConfigError(f"--repeat {options.repeat}: pass --init-from as that run did: {began or 'not at all'}.")
@@ -243,7 +243,7 @@ def repetition(options: Options) -> tuple[Options, list[Job]]:
 
 def words_to_train(options: Options, job: Job) -> list[str]:
     """Arguments of `launch.py` for a run."""
-    code = code_named(config_of(options))
+    code = code_named(options)
     own = {"game", "seed", "run_dir", "resume", "total_steps", *(["init_from"] if job.begun else [])}
     own |= {name for name, value in code.items() if value is not None}
     given = planning.settings_beside_preset(config_of(options), options.preset)
@@ -359,7 +359,7 @@ class SuiteRunner:
         say(title, f"evaluation of the {kind} weights.")
         # On a cluster the node decides: this machine may have another device.
         machine = job.config.machine if self._options.ray is None else self._options.machine
-        unfinished, named = target.with_suffix(PART), code_named(config_of(self._options))
+        unfinished, named = target.with_suffix(PART), code_named(self._options)
         options = words_of(episodes=episodes, **named, json=unfinished, device=machine.device)
         code = place.run(lambda: ["eval", "--load", str(load), *options], title, job.directory)
         if code == 0:

@@ -66,7 +66,7 @@ class EventLog:
         self.flush()  # it may be long until the next one
 
     def own(self, steps: int, scalars: Scalars) -> None:
-        """Add the user's own metrics, by tag."""
+        """Add values by tag; also the user's own."""
         self._scalars(steps, scalars)
         if time.monotonic() >= self._flushed_at + FLUSH_SECONDS:
             self.flush()

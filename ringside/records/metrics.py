@@ -203,7 +203,7 @@ def require_readable(path: Path) -> None:
 
 
 def _kept(path: Path, boundary: int | None) -> Iterator[_Group]:
-    """Groups of a file that `cut_metrics` keeps, without damaged lines; None: all. None if it is missing.
+    """Groups of a file that `cut_metrics` keeps, without damaged lines; with None all. A missing file has none.
 
     Raises:
         FileError: it is no plain file, or too large. OSError: as the system says it.

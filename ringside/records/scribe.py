@@ -391,14 +391,12 @@ def main(child_spec: ChildSpec) -> None:
         is_over = board.finished and evaluations.done.read() >= evaluations.queued.read()
         return is_over and (bool(board.trouble[0]) or not (evaluations.pending or scribe.due()))
 
-    try:
+    with suppress(Stopped):
         while not finished():
             waiter.wait(lambda: scribe.due() or finished())
             scribe.work()
             waiter.note_progress(int(board.written[0]))
             committer.ring()  # it may wait for the record, or for a free place in the evaluation queue
-    except Stopped:
-        pass
     _close(scribe, waiter, child_spec.run_dir)
     board.phase[child_spec.process] = Phase.DONE
 

@@ -11,7 +11,7 @@ game as the game has.
 Published scores and learning curves, with their sources and rules, come from `published.json` and
 `published_curves.json`, which also say how their numbers were copied and checked. A score or a curve belongs to its
 rules. Agents with another chance of sticky actions than a run are never compared with it, and those of Atari 100k only
-with its runs.
+with its runs; pictures of the zoo name the chance beside a curve.
 """
 
 from __future__ import annotations

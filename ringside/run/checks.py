@@ -157,8 +157,7 @@ TIGHT = 0.9
 DESCRIPTORS, DESCRIPTORS_OF_A_PROCESS = 64, 4
 """Open files of the launcher: a fixed number, and for every process doorbell, handle, pipe and claimed core."""
 TASKS, TASKS_OF_A_LEARNER, TASKS_OF_AN_ACTOR = 64, 3, 2
-"""Threads besides those of actors, learner and inference (CUDA starts some thirty), and those of one of its processes
-and of an actor."""
+"""Threads: a fixed number (CUDA starts some thirty), those of each process of the learner, and of an actor."""
 LEAST_DISK = 100 * MB
 """Free bytes below which even the weights may not fit."""
 COMPRESSED = 10

@@ -5,9 +5,9 @@ all former incarnations (`furthest` on the board). Repeated work does not count,
 every time ends the run.
 
 Processes of `multiprocess` end with their parent, and survive `TELL_STACKS`, from the first instruction on. Before its
-first line of our code, a child loads Python, the main module and its arguments, for seconds on a busy machine. Settings
-that a process usually makes by itself are therefore made before exec, which keeps them: the parent-death signal, and
-the mask that holds back the request for stacks, which would end it, until it can answer.
+first line of our code, a child loads Python, the main module and its arguments, for seconds on a busy machine. So two
+settings are made before exec, which keeps them: the parent-death signal, and a mask that blocks the request for stacks.
+Without the mask the request would end a child that cannot answer yet.
 """
 
 from __future__ import annotations

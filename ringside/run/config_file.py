@@ -85,8 +85,7 @@ def read_config(config: str | Path) -> ConfigFile:
     with refused("--config cannot be read:", FileError), refused(f"--config {path} cannot be read"):
         found = read_json(path, follow=True)
     with refused(f"--config {path} is not the configuration of a run:", ConfigError):
-        whole = Config.from_json(found)
-        validate.recorded(whole)
+        whole = validate.recorded(found)
     return ConfigFile(path, None, {"plugin": whole.run.plugin}, _without(whole, run_dir=None, plugin=None))
 
 
@@ -142,7 +141,7 @@ def config_of_call(preset: str | None, config: str | Path | None, settings: Mapp
 
 
 def _resumed(resume: Path, env: str | None, plugin: str | None, network: str | None) -> Config:
-    """Configuration of the run to resume; its checkpoint's pieces are verified under the lock. Raises `ConfigError`."""
+    """Configuration of the run to resume; `training` verifies the pieces, under the lock. Raises `ConfigError`."""
     from actors.make_env import registered
     from shared.checkpoint.finding import newest_usable
     from shared.process.ownership import LIVING, LOCK_FILE
@@ -157,8 +156,7 @@ def _resumed(resume: Path, env: str | None, plugin: str | None, network: str | N
     require_plugin(checkpoint.config.get("run", {}).get("plugin"), plugin, what=what)
     in_run = checkpoint.directory.absolute().name == CHECKPOINTS
     with refused(f"--resume {resume} cannot be resumed.", ConfigError):
-        saved = Config.from_json(checkpoint.config)
-        validate.recorded(saved)
+        saved = validate.recorded(checkpoint.config)
         if in_run:
             saved = _newest_start(checkpoint.run_dir, checkpoint.experiment) or saved
     require_env(saved.play, env, what=what, registered=registered)
@@ -170,8 +168,7 @@ def _resumed(resume: Path, env: str | None, plugin: str | None, network: str | N
 def _newest_start(run_dir: Path, experiment: str) -> Config | None:
     """Configuration of the newest start of a checkpoint's run, which may have made no checkpoint; None: not known."""
     try:
-        newest = Config.from_json(read_object(run_dir / CONFIG_FILE))
-        validate.recorded(newest)
+        newest = validate.recorded(read_object(run_dir / CONFIG_FILE))
     except ConfigError:
         return None
     return newest if newest.experiment() == experiment else None

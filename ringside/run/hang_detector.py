@@ -114,7 +114,7 @@ class HangDetector:
         return None
 
     def bound(self, phase: Phase) -> float:
-        """Seconds of silence after which a process hangs that is neither stopped nor blocked."""
+        """Seconds of silence after which a process hangs, unless it is stopped or blocked."""
         if phase == Phase.DONE:  # it only leaves, unless an env does not close
             return FLOOR_SECONDS
         if phase in (Phase.STARTING, Phase.REPLAYING) or self._heartbeats < KNOWN_HEARTBEATS:

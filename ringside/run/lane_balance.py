@@ -20,8 +20,8 @@ from shared.memory.process_table import ProcessTable, Role
 GAIN = 0.1
 """Share by which the longest of the actors' times must shrink for lanes to move: more than costs vary by chance."""
 BUSY = 0.5
-"""Busy share, of the time in which lanes are played, from which the others wait for the slowest actor. It is well below
-1: with inference on a CPU even the slowest waits for replies."""
+"""Busy share of the slowest actor, while lanes are played, from which the others wait for it. It is well below 1: with
+inference on a CPU even the slowest waits for replies."""
 SPANS = 2
 """Spans (rounds between two snapshots) that a measurement takes at least. Two measurements must agree."""
 FIRST_SECONDS, LONGEST_SECONDS = 2.0, 300.0

@@ -265,7 +265,7 @@ class Supervisor:
     def _did_all(self, index: int) -> bool:
         """True if a role has nothing left to do.
 
-        After the last commit a member of the learner has not: started again, it would wait for others that have left.
+        After the last commit a member of the learner has nothing: a new one would wait for others that have left.
         """
         connected = len(self._processes.learners) > 1 and index in self._processes.learners
         return bool(self._board.finished and (connected or self._board.phase[index] == Phase.DONE))
@@ -430,8 +430,7 @@ class Supervisor:
 def _balance(plan: Plan, memory: Memory, note: Callable[[str], None]) -> Callable[[], Sequence[int]]:
     """The function that writes the wanted owners of lanes and returns the actors to wake."""
     if plan.elsewhere.actors:
-        measure: Callable[[], list[int]] = import_module(plan.elsewhere.module).make_balancer(memory, note).measure
-        return measure
+        return import_module(plan.elsewhere.module).make_balancer(memory, note).measure
     balances = plan.config.machine.balance == "auto" and plan.player is Role.ACTOR and plan.env_repeats
     return Balancer(memory.board, plan.processes, plan.cell_lanes).measure if balances else lambda: ()
 

@@ -40,7 +40,7 @@ from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE, Live, withdraw
 from shared.process.ownership import LIVING, LOCK_FILE, OWN_METRICS_FILE, require_writable_run
-from shared.text import printable, refused
+from shared.text import PROGRAM, printable, refused
 
 Record = dict[str, Any]
 """A line of metrics.jsonl (docs/files.md)."""
@@ -245,7 +245,7 @@ def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
         with _private_umask():
             live.write(ready.config.run.run_dir)
     except OSError as error:
-        note(f"{LIVE_FILE} cannot be written ({error.strerror}): `launch.py watch` cannot show this run.")
+        note(f"{LIVE_FILE} cannot be written ({error.strerror}): `{PROGRAM} watch` cannot show this run.")
 
 
 @contextmanager

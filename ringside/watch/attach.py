@@ -72,9 +72,7 @@ def read_config(run_dir: Path) -> Config:
             sections = read_json(run_dir / CONFIG_FILE)
             run = sections.get("run")
             require_loaded_plugin(run.get("plugin") if isinstance(run, dict) else None, what="It")
-            config = Config.from_json(sections)
-            validate.recorded(config)
-            return config
+            return validate.recorded(sections)
     except FileNotFoundError:
         raise ConfigError(f"{run_dir} is not a run: it has no {CONFIG_FILE}. Name the directory of a run.") from None
 

@@ -117,7 +117,7 @@ class Curves:
         return found.has_more or own.has_more
 
     def since(self, edition: int, known: Sequence[int]) -> dict[str, Any]:
-        """Rows that a viewer lacks who has `known` rows of each kind, in the order of `SERIES`, of an edition."""
+        """Rows that a viewer lacks. Of `edition` it has `known` rows of each kind, in the order of `SERIES`."""
         newest = sum(series.edition for series in self.series.values())
         same = edition == newest and len(known) == len(SERIES)
         begin = known if same else [0] * len(SERIES)

@@ -195,11 +195,9 @@ class CheckpointWriter:
 
     def _values(self, boundary: int, pieces: list[Piece], counters: Mapping[str, int | float]) -> dict[str, Any]:
         """Values of the manifest of a boundary."""
-        play = self._config.play
         return {
             "boundary": boundary,
-            "game": play.played,
-            "protocol": play.protocol,
+            "game": self._config.play.played,
             "network": asdict(self._network),
             "config": self._config.to_json(),
             "counters": dict(counters),

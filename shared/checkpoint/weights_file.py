@@ -63,11 +63,6 @@ class StoredWeights(Description):
     flat: NDArray[np.float32]
     """float32[P], in the order of `parameters_of(network)`."""
 
-    @property
-    def actions(self) -> int:
-        """Size of the action set."""
-        return self.network.actions
-
     def require(self, network: Network, game: str | None = None) -> None:
         """Raise `CheckpointError` unless the weights are of that network and, where given, of that game."""
         require_same_network(self.network, network)

@@ -42,7 +42,7 @@ _IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 class Need(Enum):
-    """Need of a setting, without which it has no effect; the value says what a method is like that does not meet it.
+    """Need of a setting, without which it has no effect. The value describes a method that does not meet it.
 
     It stands in the type of the setting (shared/config/sections.py); one that every method uses has none.
     """

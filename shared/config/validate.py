@@ -36,9 +36,11 @@ _OF_WORKERS = f"--schedule {' or '.join(WORKER_SCHEDULES)}"
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 
-def recorded(config: Config) -> None:
-    """Check a configuration from a file as `settings` does; what it began with may be gone by now."""
+def recorded(sections: dict[str, Any]) -> Config:
+    """The configuration in a file of a run, checked as `settings` does; what it began with may be gone by now."""
+    config = Config.from_json(sections)
     settings(replace(config, run=replace(config.run, track="off", **_DROPPED)))
+    return config
 
 
 def settings(config: Config) -> None:

@@ -32,10 +32,10 @@ def read_json(path: Path, limit: int = MOST_BYTES, *, follow: bool = False) -> d
     return found
 
 
-def read_object(path: Path, limit: int = MOST_BYTES) -> dict[str, Any]:
-    """The JSON object in a plain file of at most `limit` bytes; empty where there is none that is whole."""
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a plain file; empty where there is none that is whole."""
     try:
-        return read_json(path, limit)
+        return read_json(path)
     except (OSError, FileError):
         return {}
 

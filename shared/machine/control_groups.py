@@ -102,9 +102,8 @@ def oom_kills(root: Path = FILESYSTEM) -> int:
     It counts before it kills, so a process that sees the death sees the count.
     """
     own = next(groups(root, "memory"), root)  # counts of the groups above hold other people's processes
-    counts = (pairs(file).get("oom_kill") for file in (own / "memory.events", own / "memory.oom_control"))
-    found = next((count for count in counts if count is not None), None)
-    return pairs(root / "proc/vmstat").get("oom_kill", 0) if found is None else found
+    files = (own / "memory.events", own / "memory.oom_control", root / "proc/vmstat")
+    return next((found for file in files if (found := pairs(file).get("oom_kill")) is not None), 0)
 
 
 class OomKills:

@@ -15,8 +15,8 @@ from shared.memory.run_memory import Memory
 from shared.memory.snapshot import ENV_BYTES, state_lengths
 
 _HISTORY = ("frame", "start")
-"""Fields of the ticks before it that its stack reads. Of a replay method they lie in the segments. An LSTM reads its
-state, too."""
+"""Fields that the opening stack reads of the ticks before the boundary. Segments hold them for a replay method. An LSTM
+also reads its state."""
 
 
 class Moved(RuntimeError):

@@ -38,8 +38,7 @@ class Sequence:
 
     def read(self) -> int:
         """Return the newest value that can be seen. Read it before the data."""
-        value: int = self._cell[0]
-        return value
+        return self._cell[0]
 
 
 class SequenceArray:

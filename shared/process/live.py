@@ -28,7 +28,6 @@ LIVE_FILE = "live.json"
 """Name of the file in a run directory."""
 FORMAT = 2
 _NAME_LENGTH = 24
-_SIZE_LIMIT = 1 << 20
 
 
 class LiveError(ValueError):
@@ -75,7 +74,7 @@ class Live:
         """
         path = run_dir / LIVE_FILE
         try:
-            found = read_json(path, _SIZE_LIMIT)
+            found = read_json(path)
             if found.get("format") != FORMAT and type(found.get("format")) is int:
                 raise LiveError(
                     f"{path} has format {found['format']}, and this program knows format {FORMAT}: watch it with the "
@@ -96,7 +95,7 @@ def withdraw(run_dir: Path) -> None:
             (run_dir / LIVE_FILE).unlink()
 
 
-def process_start(process: int, root: Path = Path("/")) -> int | None:
+def process_start(process: int) -> int | None:
     """Start of a process in clock ticks since boot; None when it is gone, or dead and not yet reaped."""
-    fields = stat_fields(root / "proc" / str(process) / "stat")
+    fields = stat_fields(Path(f"/proc/{process}/stat"))
     return None if not fields or fields[0] in "ZX" else int(fields[19])  # field 22

@@ -62,6 +62,7 @@ IMPOSSIBLE = [
     (("zoo", "push", "pong"), "--push pong needs the repository of the Hub to upload to: --repo USER/NAME."),
     (("zoo", "push", "pong", "me/pong"), "me/pong follows no option: pass --repo me/pong."),
     (("SpaceInvaders",), "SpaceInvaders is a game, not a task: pass --game space_invaders."),
+    (("--game", "pong", ""), "'' follows no option"),
     (("rainbow",), "rainbow is a preset, not a task: pass --preset rainbow."),
     (("--env", "X-v0", "--game", "pong"), "--game and --env both name what is played"),
     (("--env", "X-v0", "--protocol", "machado"), "--protocol is the rules of Atari games"),

@@ -85,7 +85,8 @@ def test_a_red_check_sets_the_exit_code(launch: Launch, tmp_path: Path, monkeypa
     monkeypatch.setattr(examination, "self_test", lambda plan: Check("self-test", "green", "It works."))
     monkeypatch.setenv("COLUMNS", "80")
     sizes = ("--replay-size", "100_000_000_000", "--total-steps", "1_000_000_000_000", "--precision", "tf32")
-    done = launch("doctor", "--game", "pong", "--device", "cuda:99", *sizes, "--json", "found.json")
+    gpus = ("--device", "cuda:98", "--learner-ranks", "2", "--acting-device", "cuda:97")
+    done = launch("doctor", "--game", "pong", *gpus, *sizes, "--json", "found.json")
     found = json.loads((tmp_path / "found.json").read_text())
     assert [each["name"] for each in found["checks"] if each["color"] == "red"] == ["GPU", "memory"]
     assert (done.returncode, found["color"], "fix the red checks" in done.stdout) == (1, "red", True)

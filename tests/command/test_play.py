@@ -129,7 +129,7 @@ def test_a_stopped_video_is_whole(catch: Path, launch: Launch, monkeypatch: pyte
 
 REFUSED = [
     (["--load", "{pong}"], "There is no display for a window: write a video with --video FILE.mp4 or FILE.gif"),
-    (["--load", "{pong}", "--scale", "2"], "--scale 2 is for a video: pass --video, too."),
+    (["--load", "{pong}", "--scale", "1"], "--scale 1 is for a video: pass --video, too."),
     (["--load", "{pong}", "--speed", "0.5"], "--speed 0.5 is for a video: pass --video, too."),
     (["--load", "{pong}", "--video", "a.avi"], "choose one of .mp4 and .gif"),
     (["--load", "{pong}", "--video", "no/a.mp4"], "its directory does not exist"),

@@ -62,7 +62,7 @@ def test_numbers_that_are_not_finite_are_found_at_the_end_of_a_round() -> None:
     """By all members together, though one of them publishes before."""
     done, published = list[int](), Mock()
     rounds, _ = make_rounds(make_engine(done.append), schedule="free", publish_every_updates=4)
-    rounds._engine.check = Mock(side_effect=NonFiniteError("They are not finite.", 0, {}))
+    rounds._engine.check = Mock(side_effect=NonFiniteError("They are not finite.", {}))
     rounds._memory.weights.publish = published
     rounds._run(0, 24)
     assert sum(done) == 24
@@ -122,7 +122,7 @@ def test_members_that_differ_end_the_run_before_the_commit() -> None:
 
 def test_a_round_with_broken_numbers_is_not_committed() -> None:
     rounds, _ = make_rounds(make_engine(), learning_starts=1)
-    rounds._engine.end_round = Mock(side_effect=NonFiniteError("They are not finite.", 0, {}))
+    rounds._engine.end_round = Mock(side_effect=NonFiniteError("They are not finite.", {}))
     rounds._commit = Mock()
     with pytest.raises(NonFiniteError):
         rounds.run_round(1)

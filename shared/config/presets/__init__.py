@@ -74,8 +74,7 @@ def nearest_preset(config: Config) -> tuple[str, list[str]]:
         known = _settings_of_learning(preset)
         changed = {setting: value for setting, value in wanted.items() if value != known.get(setting)}
         found[name] = [" ".join(flags_of({setting: value})) for setting, value in changed.items()]
-    name = min(found, key=lambda each: len(found[each]))
-    return name, found[name]
+    return min(found.items(), key=lambda each: len(each[1]))
 
 
 def _settings_of_learning(config: Config) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def test_rounds_since_the_snapshot_are_done_again_to_the_bit(algorithm: Algorith
     plan = Mock(config=config, parameters=parameters_of(engine._online.network))
     memory = Mock(run_schedule=played.run_schedule, plan=plan)
     memory.learner_snapshots = Mock(newest=lambda: 3, read={3: kept}.get)
-    is_finite, arrays, update = repeat_updates(memory, Mock(), engine, 4)
+    is_finite, arrays, update = repeat_updates(memory, Mock(), engine)
     assert (is_finite, update) == (True, 11)
     np.testing.assert_array_equal(arrays["parameters_after"], online)
     assert not np.array_equal(arrays["parameters_before"], online)

@@ -147,8 +147,3 @@ def test_quantile_huber_is_the_papers_double_sum(scale: float, sampled: bool) ->
         found = quantile_huber(theta, tau, each)
         torch.testing.assert_close(found, expected)
         torch.testing.assert_close(torch.autograd.grad(found.sum(), theta)[0], by_theta)
-
-
-def test_no_quantiles_are_refused() -> None:
-    with pytest.raises(ValueError, match="0 quantiles"):
-        midpoints(0)

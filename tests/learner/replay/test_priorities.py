@@ -1,6 +1,5 @@
 """Priorities: draws, weights and sums against slow references."""
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -186,8 +185,6 @@ def test_a_state_that_is_none_is_refused() -> None:
         bad[place] = value
         with pytest.raises(ValueError, match="which is not a weight"):
             priorities.load(bad)
-    with pytest.raises(ValueError, match="11 were expected"):
-        priorities.load(good[:-1])
     np.testing.assert_array_equal(_state(priorities), good)
 
 
@@ -200,20 +197,9 @@ def test_an_error_that_is_no_size_is_refused_and_changes_nothing(wrong: float) -
     np.testing.assert_array_equal(_state(priorities), before)
 
 
-MISTAKES: list[tuple[Callable[[], object], str]] = [
-    (lambda: _make(5, 2).sample(np.zeros((1, 2))), "no transition to sample"),
-    (lambda: _make(5, 2, alpha=-0.1), r"exponent of priorities is -0\.1"),
-    (lambda: _make(5, 2, alpha=float("nan")), "exponent of priorities is nan"),
-    (lambda: _make(0, 2), "Priorities of 0 transitions"),
-    (lambda: _make(MOST_PRIORITIES + 1, 1), f"Priorities of {MOST_PRIORITIES + 1} transitions"),
-    (lambda: _make(5, 2).forget(0, 6), "6 ticks do not fit into a window of 5"),
-]
-
-
-@pytest.mark.parametrize(("mistake", "says"), MISTAKES)
-def test_mistakes_are_sentences(mistake: Callable[[], object], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        mistake()
+def test_more_ticks_than_the_window_has_are_refused() -> None:
+    with pytest.raises(ValueError, match="6 ticks do not fit into a window of 5"):
+        _make(5, 2).forget(0, 6)
 
 
 @pytest.mark.parametrize("places", [1, 2, 3, 10, 998_400, 1_000_000, 2**20, 2**20 + 1, MOST_PRIORITIES])

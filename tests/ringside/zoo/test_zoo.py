@@ -52,7 +52,7 @@ def check_entry(entry: Path, env: str | None = None) -> None:
         assert evaluation[name] == getattr(figures, name)
     assert "python launch.py --" in readme
     assert f"{evaluation['mean']:.2f}" in readme
-    assert ringside.load_agent(entry, device="cpu")(np.zeros((4, 84, 84), np.uint8)) in range(weights.actions)
+    assert ringside.load_agent(entry, device="cpu")(np.zeros((4, 84, 84), np.uint8)) in range(weights.network.actions)
 
 
 @pytest.mark.parametrize("name", catalogue.names())
