@@ -84,8 +84,10 @@ def bf16_flags(root: Path = FILESYSTEM) -> list[str]:
 
 
 def processor(root: Path = FILESYSTEM) -> str:
-    """Model of the processor."""
-    return _cpuinfo("model name", root) or platform.machine()
+    """Name of the processor with family, model and stepping: virtual machines give many models the same name."""
+    numbers = [_cpuinfo(key, root) for key in ("cpu family", "model", "stepping")]
+    name = _cpuinfo("model name", root) or platform.machine()
+    return f"{name} ({'-'.join(numbers)})" if all(numbers) else name
 
 
 def _cpuinfo(key: str, root: Path) -> str:

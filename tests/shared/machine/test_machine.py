@@ -112,6 +112,11 @@ def test_flags_of_the_processor_say_where_bf16_is_fast(tmp_path: Path, flags: st
     assert facts.bf16_flags(root) == facts.describe(root)["bf16_flags"] == found
 
 
+def test_processors_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"proc/cpuinfo": "cpu family\t: 6\nmodel\t\t: 207\nmodel name\t: X\nstepping\t: 2\n"})
+    assert facts.processor(root) == "X (6-207-2)"
+
+
 def test_no_process_looks_for_devices_without_a_driver_or_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "read_output", None)
     assert facts.cuda_devices(tmp_path) == 0
