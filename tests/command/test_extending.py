@@ -19,7 +19,7 @@ GAME = {"--env": "tests.support.pixel_game:factory"}
 PLUGIN = ("--plugin", "log_cosh")
 NETWORK = ("--network", "nets:Residual")
 LEARNS = (
-    "--envs 16 --inference-batch 8 --round-steps 320 --learning-starts 640 --total-steps 6_400 --replay-size 8_000 \
+    "--envs 16 --inference-batch 8 --round-steps 320 --learning-starts 640 --total-steps 3_840 --replay-size 8_000 \
 --learning-rate 5e-4 --epsilon-steps 3_000 --epsilon-end 0.02 --discount 0.95"
 )
 
@@ -58,7 +58,7 @@ def run(folder: Path) -> Path:
 @pytest.mark.timeout(300)
 def test_a_plug_in_trains_the_pixel_game(run: Path) -> None:
     found = summary(run)
-    assert (found["finished"], found["updates"]) == (True, (6_400 - 640) // 4)
+    assert (found["finished"], found["updates"]) == (True, (3_840 - 640) // 4)
     assert found["mean_return_100"] > -0.2 + 0.5, "played at random it is -0.2"
 
 
@@ -75,12 +75,12 @@ def test_it_is_evaluated_and_resumed_where_it_is_named(folder: Path, run: Path) 
     unknown = "was trained with the plug-in log_cosh; pass --plugin log_cosh if you trust it."
     assert unknown in command(folder, *load, code=2).stderr
     command(folder, *load, *PLUGIN)
-    more = ("--resume", "run", "--plain", "--total-steps", "6_720", *words_of(GAME))
+    more = ("--resume", "run", "--plain", "--total-steps", "4_160", *words_of(GAME))
     assert unknown in command(folder, *more, code=2).stderr
     other = command(folder, *more, "--plugin", "log_cosh_loss", code=2)
     assert "--plugin log_cosh_loss loads torch, which actors must not" in other.stderr
     command(folder, *more, *PLUGIN)
-    assert summary(run)["steps"] == 6_720
+    assert summary(run)["steps"] == 4_160
 
 
 WRONG_SETTINGS = [
@@ -97,11 +97,12 @@ def test_a_setting_of_a_plug_in_that_cannot_be_is_a_sentence(folder: Path, words
 
 @pytest.mark.timeout(300)
 def test_a_network_of_the_user_trains_is_evaluated_and_resumed(folder: Path) -> None:
-    shorter = PLAY | {"--learning-starts": "960", "--total-steps": "1_920", "--run-dir": "net"}
+    shorter = PLAY | {"--learning-starts": "960", "--total-steps": "1_440", "--run-dir": "net"}
+    shorter |= {"--train-every": "16"}
     shorter.pop("--network")
     command(folder, "--preset", "quick", "--plain", *NETWORK, *words_of(GAME | shorter))
     load = ("eval", "--load", "net", "--episodes", "2", *words_of(GAME))
     assert "pass --network nets:Residual if you trust it." in command(folder, *load, code=2).stderr
     command(folder, *load, *NETWORK)
-    done = command(folder, "--resume", "net", "--plain", "--total-steps", "2_400", *words_of(GAME), *NETWORK)
+    done = command(folder, "--resume", "net", "--plain", "--total-steps", "1_920", *words_of(GAME), *NETWORK)
     assert "eval --load net --env tests.support.pixel_game:factory --network nets:Residual" in done.stdout

@@ -1,10 +1,11 @@
 """Fixtures of the crash tests: undisturbed runs to compare with, and the tally of the storms."""
 
-from functools import cache
+from zlib import crc32
 
 import pytest
 
 from tests.crash.storm import FLAGS, LONGEST_SECONDS, TALLIES, Result, Undisturbed, result_of
+from tests.support.made_once import made_once
 from tests.support.runs import finish, start, summary
 
 
@@ -12,10 +13,10 @@ from tests.support.runs import finish, start, summary
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     """Undisturbed runs, one for each number of steps and each set of changed flags that is asked for."""
 
-    @cache
     def run(total_steps: str, **changes: str) -> Result:
-        run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-        finish(start(run_dir, **(FLAGS | {"total_steps": total_steps} | changes)), LONGEST_SECONDS)
+        flags = FLAGS | {"total_steps": total_steps} | changes
+        name = f"undisturbed-{crc32(repr(sorted(flags.items())).encode()):x}"
+        run_dir = made_once(tmp_path_factory, name, lambda path: finish(start(path, **flags), LONGEST_SECONDS))
         assert summary(run_dir)["restarts"] == 0
         return result_of(run_dir)
 

@@ -20,7 +20,7 @@ CATEGORICAL = SHORT | flags_in("method=c51 double prioritized importance_start=0
 QUANTILES = SHORT | flags_in("method=qr-dqn atoms=7 double value_rescaling normalize=last n_step=5")
 BTR = EVERYTHING | flags_in("network=impala pooling spectral_norm normalize=last clip_gradient=10 train_every=40")
 """A residual network takes long on a CPU."""
-ANNEALED = flags_in("optimizer=radam learning_rate_end=0 anneal_steps=2_880 train_every=8")
+ANNEALED = flags_in("optimizer=radam learning_rate_end=0 anneal_steps=2_880 train_every=16")
 NORMALIZED = EVERYTHING | ANNEALED | flags_in("normalize=all initial=orthogonal")
 RARELY = SHORT | flags_in("prioritized n_step=3 train_every=1200")
 """Most rounds have no update at all."""

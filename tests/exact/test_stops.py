@@ -21,7 +21,7 @@ EVALUATED = {"eval_every_steps": "960", "eval_episodes": "2", "eval_envs": "2", 
 WORKERS = STEPS | {"schedule": "ordered", "workers": "4", "t_max": "5", "optimizer": "rms"}
 
 CASES = {
-    "ppo": ON_POLICY | EVALUATED | flags_in("method=ppo schedule=alternate total_steps=3_200"),
+    "ppo": ON_POLICY | EVALUATED | flags_in("method=ppo schedule=alternate total_steps=2_000 eval_every_steps=640"),
     "vtrace": ON_POLICY | flags_in("method=vtrace schedule=concurrent"),
     "lstm": ON_POLICY | flags_in("method=a2c recurrent schedule=alternate total_steps=3_200"),
     "concurrent": STEPS | EVALUATED | flags_in("snapshot_every_steps=1_440"),
@@ -43,7 +43,7 @@ def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path, run_dir
     flags, undisturbed = CASES[case], tmp_path / "undisturbed"
     finish(start(undisturbed, **flags))
     rounds = summary(undisturbed)["rounds"]
-    changes = [{}, {"snapshot_every_steps": "1_000"}, {"snapshot_every_steps": "4_000"}]
+    changes = [{}, {"snapshot_every_steps": "1_000"}, {"snapshot_every_steps": "4_000", "actors": "3"}]
     ends = []
     killed = KILLED["ordered"] if "workers" in flags else KILLED.get(case, OTHERS)
     for share, role, change in zip((0.23, 0.51, 0.78), killed, changes, strict=True):

@@ -57,6 +57,8 @@ class Work(NamedTuple):
         small: dict[str, Any] = {"envs": 4, "total_steps": 4_096, "round_steps": self.round_steps}
         small |= dict.fromkeys(("snapshot_every_steps", "learning_starts"), self.round_steps)
         small |= {"initial": "torch", "batch_size": self.batch, "replay_size": 128, "anneal_steps": 4_096}
+        if preset.learn.schedule == "alternate":  # whose rounds are shorter than the returns
+            small |= {"learning_starts": 128}
         if method_declaration(preset.algorithm.method).on_policy:
             small |= {"optimizer_epsilon": 0.01}
         if self.recurrent:  # minibatches of two envs
@@ -88,14 +90,16 @@ def learn(work: Work, device: torch.device, rounds: int = ROUNDS, team: Team = A
     schedule, network = played.run_schedule, network_of(work.config, ACTIONS)
     engine = make_test_engine(work, device, played, team)
     numbers: Numbers = {"first": _published(engine, network)}
-    for round_ in range(1, rounds + 1):
+    learns = max(1, schedule.first_learning_round)
+    for number, round_ in enumerate(range(learns, learns + rounds), start=1):
         state = stored_state(engine)
-        numbers |= {f"snapshot before {round_}, {name}": vector for name, vector in state.items()}
+        numbers |= {f"snapshot before {number}, {name}": vector for name, vector in state.items()}
         _play_until(played, schedule.window_end(round_))
         count = engine.begin_round(round_, schedule.window_end(round_))
+        assert count
         if plays_meanwhile := work.config.learn.schedule != "alternate":
             _play_until(played, schedule.window_end(round_ + 1))
-        if round_ == 1:
+        if number == 1:
             engine.run(5)  # no whole graph: the rest is launched kernel by kernel
             numbers["published within 1"] = _published(engine, network)  # as with `--schedule free`
         # Whole graphs, while the next chunk is prefetched; each member stops at another update.
@@ -103,15 +107,15 @@ def learn(work: Work, device: torch.device, rounds: int = ROUNDS, team: Team = A
             engine.run(part)
         while engine.unfinished_slices() > 1:
             pass
-        if plays_meanwhile and round_ < rounds:
+        if plays_meanwhile and number < rounds:
             engine.prefetch(round_ + 1, schedule.window_end(round_ + 1))
-        if round_ == max(1, rounds - 1):
+        if number == max(1, rounds - 1):
             numbers["published before the repetition"] = _published(engine, network)
             _repeat(engine, state, round_, schedule.window_end(round_))
         means = engine.end_round().means
         engine.update_target()
-        numbers[f"published {round_}"] = _published(engine, network)
-        numbers[f"metrics {round_}"] = np.array(list(means.values()), np.float32)
+        numbers[f"published {number}"] = _published(engine, network)
+        numbers[f"metrics {number}"] = np.array(list(means.values()), np.float32)
     engine.settle()
     report = engine.last_update()  # as after a number that is not finite
     return numbers | {f"last, {name}": array.astype(np.float32) for name, array in report.items()}
