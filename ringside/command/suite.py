@@ -199,6 +199,16 @@ class Options(ClusterOptions, Choices):
         out = self.out or Path("runs") / named
         return out if self.ray is None else out.absolute()
 
+    def check(self) -> None:
+        """Raise `ConfigError` for options that neither a suite nor a repetition can have."""
+        super().check()
+        if not self.run.checkpoint_replay:
+            raise ConfigError(
+                "--no-checkpoint-replay is not for suites: the runs of one that was stopped go on, exactly."
+            )
+        if self.run.stop_at is not None:
+            raise ConfigError("--stop-at is not for suites, whose runs all have the same steps: omit it.")
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run the suite. Return 1 if a run or an evaluation failed or was not the same again, or the suite was stopped."""
@@ -214,10 +224,6 @@ def jobs_of(options: Options) -> list[Job]:
     validate.require_between("--seeds", options.seeds, 1_000)
     if options.final_episodes is not None:
         validate.require_between("--final-episodes", options.final_episodes, validate.MOST_EPISODES)
-    if not options.run.checkpoint_replay:
-        raise ConfigError("--no-checkpoint-replay is not for suites: the runs of one that was stopped go on, exactly.")
-    if options.run.stop_at is not None:
-        raise ConfigError("--stop-at is not for suites, whose runs all have the same steps: omit it.")
     options.check()
     return make_jobs(config_of(options), games_of(options.games), options.seeds, options.directory)
 
@@ -334,6 +340,9 @@ class SuiteRunner:
         if not job.begun:
             make_directory(job.directory)
             write_atomic(job.directory / CELL_FILE, json.dumps({"arguments": words, "cpu": cpu}).encode())
+            first = read_object(self._options.directory / (self._options.repeat or "") / CELL_FILE).get("cpu", cpu)
+            if first != cpu:
+                say(title, f"weights may differ: the first run's CPU was {first}, and this one is {cpu}.")
         return words
 
     def _compare(self, first: Path, again: Path) -> None:

@@ -85,9 +85,8 @@ def bf16_flags(root: Path = FILESYSTEM) -> list[str]:
 
 def processor(root: Path = FILESYSTEM) -> str:
     """Name of the processor with family, model and stepping: virtual machines give many models the same name."""
-    numbers = [_cpuinfo(key, root) for key in ("cpu family", "model", "stepping")]
-    name = _cpuinfo("model name", root) or platform.machine()
-    return f"{name} ({'-'.join(numbers)})" if all(numbers) else name
+    name, *numbers = (_cpuinfo(key, root) for key in ("model name", "cpu family", "model", "stepping"))
+    return f"{name} ({'-'.join(numbers)})" if all(numbers) else name or platform.machine()
 
 
 def _cpuinfo(key: str, root: Path) -> str:

@@ -97,8 +97,7 @@ def test_a_setting_of_a_plug_in_that_cannot_be_is_a_sentence(folder: Path, words
 
 @pytest.mark.timeout(300)
 def test_a_network_of_the_user_trains_is_evaluated_and_resumed(folder: Path) -> None:
-    shorter = PLAY | {"--learning-starts": "960", "--total-steps": "1_440", "--run-dir": "net"}
-    shorter |= {"--train-every": "16"}
+    shorter = PLAY | {"--learning-starts": "960", "--total-steps": "1_440", "--train-every": "16", "--run-dir": "net"}
     shorter.pop("--network")
     command(folder, "--preset", "quick", "--plain", *NETWORK, *words_of(GAME | shorter))
     load = ("eval", "--load", "net", "--episodes", "2", *words_of(GAME))

@@ -7,18 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import multiprocess
 import numpy as np
 
 from tests.support.pixel_game import Catch
+from tests.support.slowed import in_a_run
 
 MEAL = 4 << 30
 """Bytes."""
-
-
-def in_a_run() -> bool:
-    """True in a process that plays for a run; False where an env is looked at before the start."""
-    return multiprocess.current_process().name.startswith(("actor", "worker"))
 
 
 class Failing(Catch):

@@ -96,7 +96,7 @@ def learn(work: Work, device: torch.device, rounds: int = ROUNDS, team: Team = A
         numbers |= {f"snapshot before {number}, {name}": vector for name, vector in state.items()}
         _play_until(played, schedule.window_end(round_))
         count = engine.begin_round(round_, schedule.window_end(round_))
-        assert count
+        assert count, "updates are compared"
         if plays_meanwhile := work.config.learn.schedule != "alternate":
             _play_until(played, schedule.window_end(round_ + 1))
         if number == 1:

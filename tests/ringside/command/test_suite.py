@@ -283,6 +283,7 @@ def test_only_a_run_that_has_ended_is_repeated(ended: Program, broken: str) -> N
 NO_REPEAT = [
     (("--batch-size", "64", "--n-step", "3"), "takes its settings from .*pong-1: omit --batch-size, --n-step"),
     (("--init-from", "w"), "--repeat pong-1: pass --init-from as that run did: not at all"),
+    (("--stop-at", "3"), "--stop-at is not for suites"),
     (("--network", "mine:Net"), "takes its settings from .*pong-1: omit --network"),
 ]
 
@@ -293,9 +294,11 @@ def test_a_repetition_has_the_settings_of_its_run(ended: Program, words: tuple[s
         suite.main(["--repeat", "pong-1", "--out", str(ended.out), *words])
 
 
-def test_a_repetition_takes_no_code_from_a_file(ended: Program) -> None:
+def test_a_repetition_takes_no_code_from_a_file_and_says_where_weights_may_differ(ended: Program) -> None:
     first = ended.out / "pong-1"
+    (first / "cell.json").write_text(json.dumps({"cpu": "an abacus"}))
     assert ended.run("--repeat", "pong-1", "--out", str(ended.out), "--actors", "1")[0] == 0
+    assert f"the first run's CPU was an abacus, and this one is {processor()}." in ended.said()
     recorded = json.loads((first / "config.json").read_text())
     recorded["learn"]["network"] = "mine:Net"
     (first / "config.json").write_text(json.dumps(recorded))
