@@ -64,7 +64,7 @@ STRESS = [pytest.mark.stress, pytest.mark.timeout(600)]
 
 FIGURES = [
     ("limits --only memory -- {run}", "ring write", "memcpy into the ring"),
-    pytest.param("limits --game pong -- {run}", "update, fp32", "inference, fp32, 32", marks=STRESS),
+    pytest.param("limits --game pong -- {run}", "pong: actor loop", "pong: bare emulator", marks=STRESS),
     pytest.param("throughput --only speed -- {run} --actors 1", "end to end", "the two alone", marks=STRESS),
     pytest.param("scaling -- {run}", "actors alone, 1", "bare emulator, 1", marks=STRESS),
     pytest.param("scaling --only parts -- {run}", "one of 2: optimizer", "one of 1: optimizer", marks=STRESS),
