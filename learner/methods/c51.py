@@ -9,6 +9,7 @@ from torch import Tensor
 from learner.losses.distributional_loss import categorical_projection, cross_entropy, expected_value
 from learner.losses.method import NextState, ValueMethod
 from learner.losses.scalar_loss import select
+from shared.config.method_declaration import C51Settings
 from shared.config.sections import Algorithm
 from shared.network_spec import Network
 
@@ -24,6 +25,7 @@ class C51(ValueMethod):
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
         super().__init__(network, algorithm, device)
         self._support = torch.linspace(network.v_min, network.v_max, network.atoms, device=device)
+        self._priority = self.settings_as(C51Settings).c51_priority
 
     def values(self, outputs: Tensor) -> Tensor:
         """Sum of the atoms, each times its probability."""
@@ -39,7 +41,9 @@ class C51(ValueMethod):
         return projected[0] if len(projected) == 1 else torch.cat(projected)
 
     def loss(self, taken: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Cross-entropy; the priority is the Kullback-Leibler divergence (Hessel et al. 2018)."""
+        """Cross-entropy, which is also the priority unless that is the Kullback-Leibler divergence."""
         loss = cross_entropy(F.log_softmax(taken, 1), target)
+        if self._priority == "cross-entropy":
+            return loss, loss.detach()
         divergence = loss.detach() + torch.xlogy(target, target).sum(1)
         return loss, divergence.clamp(min=0.0)

@@ -111,6 +111,7 @@ class TrainSettings(TypedDict, total=False):
     atoms: int
     v_min: float
     v_max: float
+    c51_priority: Literal["divergence", "cross-entropy"]
     iqn_samples: int
     iqn_policy_samples: int
     clip_ratio: float

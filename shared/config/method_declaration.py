@@ -73,7 +73,7 @@ class OnPolicySettings(MethodSettings):
 
 @dataclass(frozen=True)
 class C51Settings(MethodSettings):
-    """Support of C51 (Bellemare et al. 2017)."""
+    """Support and priorities of C51 (Bellemare et al. 2017)."""
 
     atoms: Annotated[int, Meta(ge=2, le=MOST_ATOMS)] = 51
     """Atoms of the distribution; 51, as published."""
@@ -81,6 +81,9 @@ class C51Settings(MethodSettings):
     """Least return that an atom stands for."""
     v_max: Annotated[float, Meta(ge=-MOST_RETURN, le=MOST_RETURN)] = 10.0
     """Greatest return that an atom stands for."""
+    c51_priority: Literal["divergence", "cross-entropy"] = "divergence"
+    """With --prioritized: the error by which transitions are drawn. divergence: Kullback-Leibler (Hessel et al. 2018);
+    cross-entropy: that and the target's entropy (Kaixhin/Rainbow, dqn_zoo, Dopamine), so draws are more even."""
 
     def network_fields(self) -> dict[str, Any]:
         """Outputs for each action, and the ends of the support."""

@@ -106,8 +106,8 @@ it is here; dqn_zoo, Kaixhin/Rainbow and Dopamine's full_rainbow have 0.1, PFRL 
 drawn a chunk of eight updates ahead, so errors count from the second chunk after them on (docs/algorithms.md).
 dqn_zoo's also differs from the paper in Adam's epsilon (0.005/32), a thousandth of uniform draws, gradient norms
 clipped to 10 and noise clipped to 2, among
-others. Priorities are the Kullback-Leibler divergence, as in the paper, where both programs take the cross-entropy,
-whose least value is the target's entropy: their draws are the more even.
+others. Priorities are the Kullback-Leibler divergence, as in the paper, where both programs take the cross-entropy
+(here: --c51-priority cross-entropy), whose least value is the target's entropy: their draws are the more even.
 
 Evaluation: 108,000 frames (Hessel et al. 2018, "Evaluation Methodology"); no epsilon, as in dqn_zoo and PFRL
 (train_rainbow.py), the first of which leaves the noise on. Here it is off, as in Dopamine's full_rainbow, which has
@@ -126,14 +126,21 @@ DER = Config(
         learning_rate=1e-4,
         network="der",
     ),
-    algorithm=replace(RAINBOW.algorithm, noisy_std=0.1, n_step=20, importance_steps=100_000, clip_gradient=10.0),
+    algorithm=replace(
+        RAINBOW.algorithm,
+        settings=C51Settings(atoms=51, v_min=-10.0, v_max=10.0, c51_priority="cross-entropy"),
+        noisy_std=0.1,
+        n_step=20,
+        importance_steps=100_000,
+        clip_gradient=10.0,
+    ),
     explore=RAINBOW.explore,
     machine=Machine(precision="fp32", learner_parts=1),
 )
 """Data-efficient Rainbow for Atari 100k: van Hasselt et al. 2019, appendix E, Table 2. What differs from `rainbow`:
 100,000 steps, all of which are kept; learning after 1,600 of them; an update every step; Adam at 0.0001; 20 steps of
-rewards; the network `der`. The sigma_0 of 0.1 and the norm of 10 are those of Kaixhin/Rainbow (main.py), whose README
-has the paper's numbers as options.
+rewards; the network `der`. The sigma_0 of 0.1, the norm of 10 and the cross-entropy as priority are those of
+Kaixhin/Rainbow (main.py, agent.py), whose README has the paper's numbers as options.
 
 The target network changes every 2,000 steps, each of which has an update from step 1,600 on. Beta grows from step 0 on,
 with Kaixhin from 1,600. There is no epsilon beside the noise. With the defaults every bit follows from seed and CPU
@@ -156,7 +163,7 @@ until November 2022, with the published scores, it was 0.01 from the first step,
 today's. The file's target period was 8,000 until November 2021 (`--round-steps 8_000`).
 
 What differs. Their convolutions have a border ("SAME"), so features are 7,744 and not 3,136. Both streams share one
-hidden layer of 512, and the noise of its units. Priorities are the cross-entropy, as in their rainbow."""
+hidden layer of 512, and the noise of its units."""
 
 DRQ = replace(
     DER_DOPAMINE,

@@ -63,16 +63,18 @@ def test_dqn_learns_the_mean_with_a_clipped_error() -> None:
         assert learned.priority.tolist() == pytest.approx(errors)
 
 
-def test_c51_learns_probabilities_by_cross_entropy() -> None:
+@pytest.mark.parametrize("priority", ["divergence", "cross-entropy"])
+def test_c51_learns_probabilities_by_cross_entropy(priority: str) -> None:
     outputs = _values(N, A, ATOMS)
     target = _values(N, ATOMS, seed=1, scale=2.0).softmax(1)
     target[:5] = torch.eye(ATOMS)[:5]  # certain ones, of which the logarithm of 0 is part
-    learned = _learn(_method("c51"), outputs, target)
+    learned = _learn(_method("c51", c51_priority=priority), outputs, target)
     _check(learned, outputs, lambda i, chosen: -(target[i].double() * (chosen.exp() / chosen.exp().sum()).log()).sum())
     for i, action in enumerate(TAKEN):
         pairs = zip(target[i].tolist(), outputs[i, action].double().softmax(0).tolist(), strict=True)
-        divergence = sum(m * math.log(m / q) for m, q in pairs if m > 0)
-        assert learned.priority[i].item() == pytest.approx(divergence, abs=1e-5)
+        of = 1.0 if priority == "divergence" else 0.0
+        error = sum(m * (of * math.log(m) - math.log(q)) for m, q in pairs if m > 0)
+        assert learned.priority[i].item() == pytest.approx(error, abs=1e-5)
     assert (learned.priority >= 0).all()
 
 

@@ -93,9 +93,8 @@ FIELDS = [
 OWN = [(name, item.name) for name in method_names() for item in dataclasses.fields(method_declaration(name).settings)]
 
 
-def another(section: str, name: str) -> object:
-    """Another value of the setting than its default."""
-    part = getattr(Config(), section)
+def another(part: object, name: str) -> object:
+    """Another value of the setting than in this section."""
     value, kind = getattr(part, name), get_type_hints(type(part))[name]
     kinds = [kind]
     if get_origin(kind) is not Literal:
@@ -117,8 +116,7 @@ def test_flat_names_are_unique() -> None:
 def test_digest_covers_the_settings_of_a_method(method: str, name: str) -> None:
     config = Config().with_settings(method=method)
     assert len({Config().digest(), config.digest()}) == 1 + (method != "dqn")
-    value = getattr(config.algorithm.settings, name)
-    changed = config.with_settings(**{name: not value if isinstance(value, bool) else (value or 0) + 1})
+    changed = config.with_settings(**{name: another(config.algorithm.settings, name)})
     assert changed.digest() != config.digest()
     assert Config.from_json(changed.to_json()) == changed
 
@@ -126,7 +124,7 @@ def test_digest_covers_the_settings_of_a_method(method: str, name: str) -> None:
 @pytest.mark.parametrize(("section", "name"), FIELDS)
 def test_digest_covers_what_the_weights_depend_on(section: str, name: str) -> None:
     """The experiment is the digest without the arithmetic."""
-    changed = Config().with_settings(**{name: another(section, name)})
+    changed = Config().with_settings(**{name: another(getattr(Config(), section), name)})
     assert changed != Config()
     assert (changed.digest() == Config().digest()) == (name in MAY_CHANGE_ON_RESUME)
     assert (changed.experiment() == Config().experiment()) == (name in MAY_CHANGE_ON_RESUME | ARITHMETIC)

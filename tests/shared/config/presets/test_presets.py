@@ -46,7 +46,7 @@ NO_EPSILON = {"epsilon_start": 0.0, "epsilon_end": 0.0, "epsilon_steps": 0}
 LONG = {"eval_max_frames": 108_000}
 """30 minutes."""
 ALMOST_GREEDY = LONG | {"eval_epsilon": 0.001}
-SUPPORT = {"atoms": 51, "v_min": -10.0, "v_max": 10.0}
+SUPPORT = {"atoms": 51, "v_min": -10.0, "v_max": 10.0, "c51_priority": "divergence"}
 CRITIC = {"value_weight": 0.5, "entropy_weight": 0.01}
 RMS = {"optimizer": "rms", "optimizer_decay": 0.99}
 """Not centered."""
@@ -60,6 +60,7 @@ ATARI_100K = ADAM | {"protocol": "atari100k", "envs": 1, "lane_envs": 1, "schedu
 ATARI_100K |= {"total_steps": 100_000, "train_every": 1, "replay_size": 100_000, "learning_starts": 1_600}
 ATARI_100K |= {"double": True, "dueling": True, "learning_rate": 1e-4, "optimizer_epsilon": 1.5e-4, "precision": "fp32"}
 DER = ATARI_100K | SUPPORT | {"method": "c51", "noisy": True, "noisy_std": 0.1, "prioritized": True}
+DER |= {"c51_priority": "cross-entropy"}
 
 
 PUBLISHED: dict[str, dict[str, Any]] = {
