@@ -145,7 +145,12 @@ Kaixhin/Rainbow (main.py, agent.py), whose README has the paper's numbers as opt
 The target network changes every 2,000 steps, each of which has an update from step 1,600 on. Beta grows from step 0 on,
 with Kaixhin from 1,600. There is no epsilon beside the noise. With the defaults every bit follows from seed and CPU
 model: precision and parts are named. The small network has one part, those of the next presets four. Evaluation: 100
-episodes with epsilon 0.001, as the protocol says."""
+episodes with epsilon 0.001, as the protocol says.
+
+What differs from Kaixhin/Rainbow. Screens are reduced by area after their maximum, as in Dopamine; there linearly,
+before it. The sigma of biases is sigma_0/sqrt(fan-in) as in Dopamine; there by outputs. Acting and learning draw
+separate noise. The tick of a reset counts as a step. A transition has no weight until its 20 steps are there; there a
+batch with such a one is drawn again. A truncated episode adds the value of its last state; there it ends."""
 
 DER_DOPAMINE = replace(
     DER,
@@ -163,7 +168,10 @@ until November 2022, with the published scores, it was 0.01 from the first step,
 today's. The file's target period was 8,000 until November 2021 (`--round-steps 8_000`).
 
 What differs. Their convolutions have a border ("SAME"), so features are 7,744 and not 3,136. Both streams share one
-hidden layer of 512, and the noise of its units."""
+hidden layer of 512, and the noise of its units. Their convolutions begin with Xavier's weights and biases of 0, here
+with PyTorch's. Their Double DQN chooses with the noise of the target network; until February 2022 inputs and outputs of
+a layer shared one draw. A lost life clears their stack of frames. They play whole episodes until 10,000 steps are
+there, ten times. The replay is that of 2021: since October 2024 theirs stores stacks of one frame before an end."""
 
 DRQ = replace(
     DER_DOPAMINE,
@@ -175,7 +183,8 @@ DRQ = replace(
 each state, a Double DQN with two streams, 10 steps, uniform replay, a target network that changes after every update,
 epsilon to 0.01 within 5,000 steps after learning starts. `--epsilon-end 0.1 --eval-epsilon 0.05` is their DrQ.gin.
 
-What differs: the network, as in `der-dopamine`; augmented pixels stay bytes (docs/algorithms.md)."""
+What differs: the network, as in `der-dopamine`, and first weights in all layers; augmented pixels stay bytes
+(docs/algorithms.md). Until March 2022 theirs had one offset for a whole batch."""
 
 QR_DQN = replace(
     NATURE,
