@@ -235,7 +235,7 @@ def _names_in(value: Any, path: str = "") -> set[str]:
     """Paths of all values in nested objects; that of an object ends with a slash."""
     if not isinstance(value, dict):
         return {path}
-    return {f"{path}/"}.union(*(_names_in(inner, f"{path}/{name}") for name, inner in value.items()))
+    return {f"{path}/"}.union(*(_names_in(inner, f"{path}/{name!r}") for name, inner in value.items()))
 
 
 def register_method(declaration: MethodDeclaration) -> None:

@@ -59,13 +59,14 @@ def test_giver_and_taker_die_around_a_move(undisturbed: Undisturbed, run_dir: Pa
     board = memory.board
 
     def want(actor: int) -> None:
-        """Want lane 1 there, in mid-round."""
+        """Want lane 2 there, in mid-round."""
         round_ = board.committed
         wait_until(process, lambda: board.committed > round_)
-        board.lane_wanted[1] = actor
+        assert board.lane_owner[2] != actor
+        board.lane_wanted[2] = actor
 
     def moved() -> None:
-        wait_until(process, lambda: board.lane_owner[1] == board.lane_wanted[1])
+        wait_until(process, lambda: board.lane_owner[2] == board.lane_wanted[2])
 
     want(1)
     kill(process, "actor 0")  # it comes back as the owner, and gives
@@ -74,8 +75,8 @@ def test_giver_and_taker_die_around_a_move(undisturbed: Undisturbed, run_dir: Pa
     moved()
     kill(process, "actor 0")  # it makes emulators, or has just begun
     want(1)
-    finished = int(board.lane_finished.values[1])
-    kill_when(process, "actor 0", lambda: board.lane_finished.values[1] > finished)
+    finished = int(board.lane_finished.values[2])
+    kill_when(process, "actor 0", lambda: board.lane_finished.values[2] > finished)
     kill(process, "actor 1")
     moved()
     finish(process)

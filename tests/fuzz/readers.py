@@ -18,9 +18,12 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import numpy as np
 
@@ -32,7 +35,7 @@ from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.segments import load_boundary, load_segments
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FatalError
-from shared.files.run_file_names import CHECKPOINTS
+from shared.files.run_file_names import CHECKPOINTS, CONFIG_FILE
 from shared.files.strict_json import json_object
 from shared.memory.boundary import most_captured_bytes, restore
 from shared.memory.plan import Plan
@@ -240,8 +243,8 @@ def watch(workspace: Workspace, whole: str) -> list[str]:
     from ringside.watch.attach import runs_below
     from ringside.watch.source import Source
 
-    found = [run_dir for _, run_dir in runs_below(workspace.case)]
-    assert found
+    config, found = workspace.run / CONFIG_FILE, [run_dir for _, run_dir in runs_below(workspace.case)]
+    assert found or config.is_symlink() or not config.exists()
     assert all(run_dir.is_relative_to(workspace.run) for run_dir in found)  # a link back is a run in there, too
     source = Source(workspace.run)
     source.attach()
@@ -251,6 +254,8 @@ def watch(workspace: Workspace, whole: str) -> list[str]:
         found = source.pictures(0, 96, 0)
         if found is not None:
             json.dumps(found[0], allow_nan=False)
+    with patch("ringside.watch.source.living", return_value=None):
+        source.release_ended()
     return ["lives" if lives else "has ended"]
 
 
@@ -326,12 +331,12 @@ _SERVED = re.compile(r"http://127\.0\.0\.1:\d+/\S+/")
 
 
 def run_command(words: str, workspace: Workspace, whole: str) -> list[str]:
-    """Run a command, with names in braces; one that serves is interrupted as soon as it does.
+    """Run a command, with names in braces; one that serves is asked for the list and a run, then interrupted.
 
     Raises:
         ConfigError: its refusal.
     """
-    if words == "watch":  # the newest run of the directory
+    if words == "watch":  # the runs of the directory
         (workspace.work / "runs").symlink_to(workspace.case)
     command = [sys.executable, str(ROOT / "launch.py")]
     command += shlex.split(words.format(run=workspace.run, work=workspace.work))
@@ -341,7 +346,9 @@ def run_command(words: str, workspace: Workspace, whole: str) -> list[str]:
     try:
         for line in process.stdout if words.startswith("watch") else ():  # which ends with the process
             printed += line
-            if _SERVED.search(line):
+            if served := _SERVED.search(line):
+                for path in ("runs", "run/0/outline", "run/0/state"):
+                    _ask(served[0].removesuffix("run/0/") + path)
                 process.send_signal(signal.SIGINT)
         rest, said = process.communicate()
     finally:
@@ -354,6 +361,16 @@ def run_command(words: str, workspace: Workspace, whole: str) -> list[str]:
     if process.returncode:
         raise ConfigError(f"It ended with {process.returncode}.")
     return []
+
+
+def _ask(address: str) -> None:
+    """Ask a page, which answers or knows no such run."""
+    try:
+        with urlopen(address, timeout=60.0) as answer:
+            json.loads(answer.read())
+    except HTTPError as error:
+        if error.code != HTTPStatus.NOT_FOUND:
+            raise
 
 
 def _target(name: str, words: str, cases: int, places: dict[str, int], *, refuses: bool = False) -> Target:
@@ -371,7 +388,7 @@ COMMANDS = (
     _target("play", f"play {_LOAD} --episodes 1 --video {{work}}/video.gif", 10, RESUME_PLACES),
     _target("report", "report {run} --out {work}/report", 60, RECORD_PLACES),
     _target("watch", "watch {run}", 50, RECORD_PLACES | {"live.json": 4}),
-    _target("watch newest", "watch", 10, RECORD_PLACES),
+    _target("watch all", "watch", 10, RECORD_PLACES),
     # All that is read before a start; the run has played more than it is told to.
     _target("resume", f"{_RESUME} --total-steps 1_440", 60, RESUME_PLACES, refuses=True),
     _target("resume and play", f"{_RESUME} --total-steps {MORE_STEPS}", 10, _PLAYED_PLACES),

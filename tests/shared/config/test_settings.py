@@ -33,7 +33,9 @@ def test_json_with_a_method_that_is_no_name_is_refused_whatever_else_it_holds(me
 OLD = {"machine": Config().to_json()["machine"] | {"learner_threads": 1}}
 
 
-@pytest.mark.parametrize("spoil", [{"play": {}}, {"play": 3}, {"extra": {}}, {"run": {"seed": 1, "extra": 2}}, OLD])
+@pytest.mark.parametrize(
+    "spoil", [{"play": {}}, {"play": 3}, {"extra": {}}, {"": 3}, {"run": {"seed": 1, "extra": 2}}, OLD]
+)
 def test_json_of_another_version_is_refused(spoil: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="another version"):
         Config.from_json({**Config().to_json(), **spoil})
