@@ -332,7 +332,7 @@ def test_a_program_that_loses_its_node_is_given_up(program: Program) -> None:
 
 
 def test_other_settings_are_refused_before_anything_starts(ended: Program) -> None:
-    for word, named in (("--batch-size=64", "--batch-size"), ("--method=c51", "--atoms, --method, --v-max, --v-min")):
+    for word, named in (("--batch-size=64", "--batch-size"), ("--method=qr-dqn", "--atoms, --method")):
         says = f"{ended.out / 'pong-1'} holds a run with other settings ({named})"
         with pytest.raises(ConfigError, match=re.escape(says)):
             ended(word)
