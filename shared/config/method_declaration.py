@@ -83,7 +83,7 @@ class C51Settings(MethodSettings):
     """Greatest return that an atom stands for."""
     c51_priority: Literal["divergence", "cross-entropy"] = "divergence"
     """With --prioritized: the error by which transitions are drawn. divergence: Kullback-Leibler (Hessel et al. 2018);
-    cross-entropy: that and the target's entropy (Kaixhin/Rainbow, dqn_zoo, Dopamine), so draws are more even."""
+    cross-entropy: the divergence plus the target's entropy (Kaixhin/Rainbow, dqn_zoo, Dopamine); more even draws."""
 
     def network_fields(self) -> dict[str, Any]:
         """Outputs for each action, and the ends of the support."""

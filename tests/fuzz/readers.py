@@ -256,6 +256,7 @@ def watch(workspace: Workspace, whole: str) -> list[str]:
             json.dumps(found[0], allow_nan=False)
     with patch("ringside.watch.source.living", return_value=None):
         source.release_ended()
+    assert source._attached is None
     return ["lives" if lives else "has ended"]
 
 
@@ -364,12 +365,12 @@ def run_command(words: str, workspace: Workspace, whole: str) -> list[str]:
 
 
 def _ask(address: str) -> None:
-    """Ask a page, which answers or knows no such run."""
+    """Ask a page, which answers the list, and a run if it knows it."""
     try:
         with urlopen(address, timeout=60.0) as answer:
             json.loads(answer.read())
     except HTTPError as error:
-        if error.code != HTTPStatus.NOT_FOUND:
+        if error.code != HTTPStatus.NOT_FOUND or address.endswith("/runs"):
             raise
 
 

@@ -169,9 +169,10 @@ today's. The file's target period was 8,000 until November 2021 (`--round-steps 
 
 What differs. Their convolutions have a border ("SAME"), so features are 7,744 and not 3,136. Both streams share one
 hidden layer of 512, and the noise of its units. Their convolutions begin with Xavier's weights and biases of 0, here
-with PyTorch's. Their Double DQN chooses with the noise of the target network; until February 2022 inputs and outputs of
-a layer shared one draw. A lost life clears their stack of frames. They play whole episodes until 10,000 steps are
-there, ten times. The replay is that of 2021: since October 2024 theirs stores stacks of one frame before an end."""
+with PyTorch's. Their Double DQN chooses with the noise of the target network; until March 2022 inputs and outputs of
+a layer shared one draw. A lost life clears their stack of frames. Until June 2023 they played whole episodes until
+10,000 steps were there, ten times. The replay is that of 2021: since October 2024 theirs stores stacks of one frame
+before an end."""
 
 DRQ = replace(
     DER_DOPAMINE,
@@ -183,8 +184,8 @@ DRQ = replace(
 each state, a Double DQN with two streams, 10 steps, uniform replay, a target network that changes after every update,
 epsilon to 0.01 within 5,000 steps after learning starts. `--epsilon-end 0.1 --eval-epsilon 0.05` is their DrQ.gin.
 
-What differs: the network, as in `der-dopamine`, and first weights in all layers; augmented pixels stay bytes
-(docs/algorithms.md). Until March 2022 theirs had one offset for a whole batch."""
+What differs: the network, as in `der-dopamine`; the first weights of all layers, there Xavier's; augmented pixels
+stay bytes (docs/algorithms.md). Until March 2022 theirs had one offset for a whole batch."""
 
 QR_DQN = replace(
     NATURE,

@@ -103,6 +103,8 @@ def test_an_update_is_that_of_the_papers(preset: str) -> None:
         np.testing.assert_allclose(update["target_value"][i], y if algorithm.method == "c51" else y[0], atol=1e-4)
         row = learned[i, each.action]
         loss = -(y * row.log_softmax(0)).sum() if algorithm.method == "c51" else F.huber_loss(row, y)
+        if algorithm.prioritized:
+            assert minibatch.td_error[i].item() == pytest.approx(loss.item(), rel=1e-3)
         total = total + weights[i] * loss / BATCH
     total.backward()
     gradient = online.gradient()

@@ -14,6 +14,7 @@ from shared.config.presets import PRESETS
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, unused_settings
 from shared.errors import ConfigError
 from shared.network_spec import network_of
+from shared.root import ROOT
 from tests.support.configurations import ON_POLICY
 
 
@@ -39,6 +40,14 @@ OLD = {"machine": Config().to_json()["machine"] | {"learner_threads": 1}}
 def test_json_of_another_version_is_refused(spoil: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="another version"):
         Config.from_json({**Config().to_json(), **spoil})
+
+
+def test_recorded_runs_of_the_table_are_read() -> None:
+    found = sorted((ROOT / "benchmarks" / "results").glob("*/*/config.json"))
+    assert len(found) > 26
+    for path in found:
+        summary = json.loads(path.with_name("summary.json").read_text())
+        assert Config.from_json(json.loads(path.read_text())).digest() == summary["config_digest"]
 
 
 def test_unknown_setting_names_the_nearest() -> None:
