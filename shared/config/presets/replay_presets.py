@@ -128,7 +128,7 @@ DER = Config(
     ),
     algorithm=replace(
         RAINBOW.algorithm,
-        settings=C51Settings(atoms=51, v_min=-10.0, v_max=10.0, c51_priority="cross-entropy"),
+        settings=C51Settings(c51_priority="cross-entropy"),
         noisy_std=0.1,
         n_step=20,
         importance_steps=100_000,

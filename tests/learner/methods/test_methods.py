@@ -72,8 +72,8 @@ def test_c51_learns_probabilities_by_cross_entropy(priority: str) -> None:
     _check(learned, outputs, lambda i, chosen: -(target[i].double() * (chosen.exp() / chosen.exp().sum()).log()).sum())
     for i, action in enumerate(TAKEN):
         pairs = zip(target[i].tolist(), outputs[i, action].double().softmax(0).tolist(), strict=True)
-        of = 1.0 if priority == "divergence" else 0.0
-        error = sum(m * (of * math.log(m) - math.log(q)) for m, q in pairs if m > 0)
+        entropy = 1.0 if priority == "divergence" else 0.0  # the divergence leaves it out
+        error = sum(m * (entropy * math.log(m) - math.log(q)) for m, q in pairs if m > 0)
         assert learned.priority[i].item() == pytest.approx(error, abs=1e-5)
     assert (learned.priority >= 0).all()
 
