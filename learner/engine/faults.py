@@ -20,8 +20,10 @@ The word CUDA alone is not enough. Errors of a program contain it, too, such as 
 capture."""
 _IN_NCCL = "unhandled cuda error|Cuda failure"
 """Texts of NCCL errors whose cause is this process's GPU. A peer that is gone raises an NCCL error, too."""
-_OF_THE_PROGRAM = "device-side assert|operation not permitted when stream is capturing"
-"""Texts of CUDA errors whose cause is the program: another start would meet them again."""
+_OF_THE_PROGRAM = "device-side assert triggered|operation not permitted when stream is capturing"
+"""Texts of CUDA errors whose cause is the program: another start would meet them again.
+
+Every CUDA error ends with advice about device-side assertions, so those words alone are not enough."""
 _NO_KERNELS = "no kernel image is available"
 
 

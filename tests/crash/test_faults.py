@@ -20,13 +20,19 @@ from tests.support.runs import begun, finish, kill, start, summary
 
 LAZY = "CUDA call failed lazily at initialization with error: CUDA error: unknown error\n\nCUDA call was"
 KERNELS = "CUDA error: no kernel image is available for execution on the device\nSearch for `cudaErrorNoKernelImage"
+ADVICE = (
+    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
+    "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable "
+    "device-side assertions.\n"
+)
+"""The end of every CUDA error."""
 NCCL = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.hpp:328, "
 ERRORS: dict[str, Exception] = {
     "memory": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.\nGPU 0 has a capacity of"),
-    "access": torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors"),
+    "access": torch.AcceleratorError(f"CUDA error: an illegal memory access was encountered\n{ADVICE}"),
     "lost": RuntimeError("No CUDA GPUs are available"),
     "library": RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
-    "host memory": torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be"),
+    "host memory": torch.AcceleratorError(f"CUDA error: out of memory\n{ADVICE}"),
     "lazy call": torch.cuda.DeferredCudaCallError(LAZY),
     "nccl": DistBackendError(
         f"{NCCL}unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL version 2.27.5\n"
@@ -37,8 +43,8 @@ ERRORS: dict[str, Exception] = {
         "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
     ),
     "kernels": torch.AcceleratorError(KERNELS),
-    "assert": torch.AcceleratorError("CUDA error: device-side assert triggered\nSearch for `cudaErrorAssert' in"),
-    "capturing": torch.AcceleratorError("CUDA error: operation not permitted when stream is capturing\nSearch for"),
+    "assert": torch.AcceleratorError(f"CUDA error: device-side assert triggered\n{ADVICE}"),
+    "capturing": torch.AcceleratorError(f"CUDA error: operation not permitted when stream is capturing\n{ADVICE}"),
     "program": RuntimeError("shape '[4, 4]' is invalid for input of size 3"),
     "capture": RuntimeError("Cannot copy between CPU and CUDA tensors during CUDA graph capture unless"),
 }

@@ -208,7 +208,8 @@ class SimulatedGpu(Accelerator):
 
     def _raise_if_lost(self) -> None:
         if self.lost:
-            raise torch.AcceleratorError("CUDA error: unspecified launch failure")
+            advice = "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
+            raise torch.AcceleratorError(f"CUDA error: unspecified launch failure\n{advice}\n")
 
 
 @contextmanager
