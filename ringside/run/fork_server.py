@@ -94,10 +94,10 @@ class ForkServer:
 
 def serve(connection: int, modules: Sequence[str]) -> str:
     """Load modules; fork a process for every request; report it and its end. Return in each process its program."""
+    gc.disable()  # collections while PyTorch is loaded find nothing and take a tenth of the time
     with suppress(ImportError):  # the log of a process that needs the module will say so
         for module in modules:
             import_module(module)
-    gc.collect()
     gc.freeze()
     memory_wait.inherited_bytes = memory_wait.private_bytes()
     setproctitle(TITLE)
@@ -117,6 +117,7 @@ def serve(connection: int, modules: Sequence[str]) -> str:
             pid = os.fork()
             if not pid:
                 die_with(server)
+                gc.enable()
                 for pidfd in processes:
                     os.close(pidfd)
                 _renumber([*received, launcher.detach()], [*numbers, max(numbers) + 1])
