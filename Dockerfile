@@ -1,4 +1,5 @@
-# Ringside in a container, for CPUs or NVIDIA GPUs. It needs no --shm-size (shared memory is anonymous) and no privileges.
+# Ringside in a container, for CPUs or NVIDIA GPUs. Shared memory is anonymous: only --learner-ranks needs
+# --shm-size 1g, for NCCL. No privileges are needed.
 #
 #   docker build --tag ringside --build-arg DEVICE=gpu .
 #   docker run --rm --gpus all ringside                            # the doctor

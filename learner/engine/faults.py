@@ -12,7 +12,7 @@ from shared.errors import ConfigError, DeviceFault
 
 _LIBRARIES = (
     "CUDA error|CUDA driver error|CUDA unknown error|No CUDA GPUs|cudaGetDeviceCount|"
-    "cuDNN error|CUDNN_STATUS|CUBLAS_STATUS|NVIDIA|NVML"
+    "cuDNN error|CUDNN_STATUS|CUBLAS_STATUS|NVIDIA|NVML|CUDA driver initialization failed|unable to find an engine"
 )
 """Texts of GPU library errors that PyTorch raises as a plain RuntimeError: each such error contains one of them.
 
@@ -65,7 +65,7 @@ def _sentence(error: Exception) -> str:
             f"The GPU is out of memory: {said} A smaller replay buffer or shorter rounds need less; --replay-on host "
             "keeps a replay buffer in main memory; and something else may use this GPU (nvidia-smi)."
         )
-    if "out of memory" in str(error):
+    if re.search("out of memory|unable to find an engine", str(error)):  # the latter from cuDNN
         return (
             f"A library of the GPU got no memory: {said}. Either the GPU has none beside what PyTorch keeps "
             "(nvidia-smi), or this machine has none that can be pinned (free). A smaller replay buffer needs less."

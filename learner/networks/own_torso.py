@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from learner.engine.device import prepare_torch
+from learner.engine.faults import device_faults_named
 from shared.config.trust import import_named
-from shared.errors import ConfigError
+from shared.errors import ConfigError, DeviceFault
 from shared.files.strict_json import json_object
 from shared.frame_shape import FrameShape
 from shared.machine.subprocesses import leave_threads
@@ -188,10 +189,11 @@ def main() -> NoReturn:
     device, precision, deterministic = torch.device(asked["device"]), asked["precision"], asked["deterministic"]
     choose_workspace()
     try:
-        prepare_torch(device, precision, threads=1, deterministic=deterministic)
-        frames = FrameShape(*asked["frames"])
-        found = asdict(look(asked["name"], frames, device, precision, deterministic=deterministic))
-    except ConfigError as error:
+        with device_faults_named():
+            prepare_torch(device, precision, threads=1, deterministic=deterministic)
+            frames = FrameShape(*asked["frames"])
+            found = asdict(look(asked["name"], frames, device, precision, deterministic=deterministic))
+    except (ConfigError, DeviceFault) as error:
         found = {"error": str(error)}
     print(json.dumps(found), file=answer, flush=True)
     leave_threads(0)

@@ -125,7 +125,8 @@ def device(asked: str, gpus: Sequence[facts.Gpu], cuda_devices: int, build: str 
         names = [f"{gpu.name} with {gpu.free / GB:.1f} of {gpu.memory / GB:.1f} GB free" for gpu in gpus]
         shown = [*names, f"driver {gpus[0].driver}"] if gpus else [f"{cuda_devices} CUDA devices"]
         found = f"{', '.join(shown)}; torch is built for CUDA {build}."
-        if any(gpu.memory and gpu.free < 2 * GB for gpu in gpus) and asked != "cpu":
+        full = any(gpu.memory and gpu.free < 2 * GB for gpu in gpus)
+        if full and len(gpus) == cuda_devices and asked != "cpu":  # the driver also lists hidden ones
             return Check("GPU", "yellow", found, "Less than 2 GB are free: stop other programs on the GPU.")
         return Check("GPU", "green", found)
     found, advice = "No NVIDIA driver is loaded.", f"Pass --device cpu rather than --device {asked}."

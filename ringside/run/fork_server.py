@@ -89,13 +89,14 @@ class ForkServer:
             kill_and_reap(self._process)
             self._socket.close()
             self._socket = None
-        self._states = [(pid, -signal.SIGKILL if code is None else code) for pid, code in self._states]
+            ended = self._process.returncode
+            self._states = [(pid, ended if code is None else code) for pid, code in self._states]
 
 
 def serve(connection: int, modules: Sequence[str]) -> str:
     """Load modules; fork a process for every request; report it and its end. Return in each process its program."""
     gc.disable()  # collections while PyTorch is loaded find nothing and take a tenth of the time
-    with suppress(ImportError):  # the log of a process that needs the module will say so
+    with suppress(ImportError, OSError, ValueError, RuntimeError):  # a process that needs the module will meet it again
         for module in modules:
             import_module(module)
     gc.freeze()

@@ -140,7 +140,7 @@ def _manager(root: Path) -> str:
     if os.getuid() == 0:
         return "--system"
     session = Path(os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}"))
-    if not (root / session.relative_to("/") / "systemd/private").exists():
+    if not os.path.exists(root / session.relative_to("/") / "systemd/private"):  # pathlib's raises where it is closed
         raise ConfigError(
             f"--cgroup needs systemd's manager of this user, which does not run; `loginctl enable-linger` starts it. "
             f"{_WITHOUT}"

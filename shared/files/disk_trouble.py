@@ -29,6 +29,7 @@ _ADVICE = {
 def log_line(text: str) -> None:
     """Write a line to standard error, where a process of a run has its log; a full disk loses the line, no more."""
     with suppress(OSError):
+        print(end="", flush=True)  # else what the process printed before would come after the line
         print(text, file=sys.stderr, flush=True)
 
 

@@ -117,8 +117,8 @@ _COUNT_DEVICES = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
 version, count = ctypes.c_int(), ctypes.c_int()
-assert cuda.cuDriverGetVersion(ctypes.byref(version)) == 0
-assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0
+if cuda.cuDriverGetVersion(ctypes.byref(version)) or cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
+    sys.exit(1)
 print(count.value if version.value // 1000 >= int(sys.argv[1]) else 0)
 """
 """A program that prints the number of devices: 0 where the driver's CUDA has a lower major version than its argument,

@@ -53,9 +53,10 @@ def choose_kernel_cache(package: Path) -> None:
     if "NUMBA_CACHE_DIR" in os.environ:
         return
     beside = package / "__pycache__"
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    nearest = next(folder for folder in (user, *user.parents) if folder.exists())
-    if any(os.access(folder, os.W_OK) for folder in (beside if beside.exists() else package, nearest)):
+    # A home directory may be closed, or have no name; unlike pathlib's, these functions then raise nothing.
+    user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    nearest = next(folder for folder in (user, *user.parents) if os.path.exists(folder))
+    if any(os.access(folder, os.W_OK) for folder in (beside if os.path.exists(beside) else package, nearest)):
         return
     folder = Path(tempfile.gettempdir()) / f"ringside-kernels-{os.getuid()}"
     with suppress(FileExistsError):

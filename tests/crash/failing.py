@@ -31,6 +31,7 @@ class Failing(Catch):
 
 
 def _raise(said: str) -> None:
+    print("what an env prints may come late")
     raise RuntimeError(said)
 
 

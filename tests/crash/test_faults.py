@@ -20,17 +20,15 @@ from tests.support.runs import begun, finish, kill, start, summary
 
 LAZY = "CUDA call failed lazily at initialization with error: CUDA error: unknown error\n\nCUDA call was"
 KERNELS = "CUDA error: no kernel image is available for execution on the device\nSearch for `cudaErrorNoKernelImage"
-ADVICE = (
-    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
-    "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable "
-    "device-side assertions.\n"
-)
+ADVICE = "CUDA kernel errors might be\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
 """The end of every CUDA error."""
 NCCL = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.hpp:328, "
 ERRORS: dict[str, Exception] = {
     "memory": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.\nGPU 0 has a capacity of"),
     "access": torch.AcceleratorError(f"CUDA error: an illegal memory access was encountered\n{ADVICE}"),
     "lost": RuntimeError("No CUDA GPUs are available"),
+    "sick": RuntimeError("CUDA driver initialization failed, you might not have a CUDA gpu."),
+    "cuDNN": RuntimeError("FIND was unable to find an engine to execute this computation"),
     "library": RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
     "host memory": torch.AcceleratorError(f"CUDA error: out of memory\n{ADVICE}"),
     "lazy call": torch.cuda.DeferredCudaCallError(LAZY),

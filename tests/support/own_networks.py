@@ -69,6 +69,10 @@ class Tied(nn.Module):
         return (F.conv2d(x, self.frozen) * self.temperature).flatten(1)
 
 
+def starve(device: torch.device) -> None:
+    raise torch.AcceleratorError(f"CUDA error: out of memory on {device}\nCompile with `TORCH_USE_CUDA_DSA`")
+
+
 class Linear(nn.Module):
     """The base of networks with a fault: one layer. `prepare` may change it, and `change` its features."""
 
@@ -118,6 +122,7 @@ Detached = fault("Detached", change=lambda self, x: x.detach())
 Caching = fault("Caching", change=lambda self, x: x * self.__dict__.setdefault("cache", torch.ones(16)))
 Raising = fault("Raising", change=lambda self, x: x @ x)
 FixedBatch = fault("FixedBatch", change=lambda self, x: x.view(8, 16))
+Starving = fault("Starving", to=lambda self, device: starve(device))
 Printing = fault("Printing", change=lambda self, x: x * bool(os.write(1, b"{}\n")))
 Ending = fault("Ending", change=lambda self, x: os._exit(3))
 Crashing = fault("Crashing", change=lambda self, x: os.kill(os.getpid(), signal.SIGSEGV))

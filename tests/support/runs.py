@@ -74,7 +74,7 @@ def _is_on_policy(method: str) -> bool:
 def start_words(*words: str, program: Sequence[str] = LAUNCH, cwd: Path = ROOT) -> Process:
     """Start the command, or another `program`, with just these words in a directory."""
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
-    environment = {**os.environ, "COLUMNS": "160"}
+    environment = {**os.environ, "COLUMNS": "160", "PYTHONUNBUFFERED": ""}
     process = subprocess.Popen([sys.executable, *program, *words], cwd=cwd, env=environment, **pipes)
     STARTED.append(process)
     return process
