@@ -30,13 +30,19 @@ from shared.network_spec import Network
 
 
 def make_engine(
-    config: Config, network: Network, ring: Ring, heartbeat: Callable[[], None] = lambda: None, team: Team = ALONE
+    config: Config,
+    network: Network,
+    ring: Ring,
+    heartbeat: Callable[[], None] = lambda: None,
+    team: Team = ALONE,
+    wait_for_lanes: Callable[[int], None] | None = None,
 ) -> Engine[Any]:
     """The engine of a resolved configuration, which is to be loaded.
 
     Args:
         heartbeat: called during the preparation of a round that may take long.
         team: processes that make each update together.
+        wait_for_lanes: waits until all ticks before a boundary are in the ring; None: those of every round are.
 
     Raises:
         ConfigError: the arithmetic is wrong on this device, the replay does not fit where it was asked for, or the
@@ -53,7 +59,7 @@ def make_engine(
         return Engine(config, ring.run_schedule, model, rollout, method, team)
     if not declaration.on_policy and isinstance(method, ValueMethod):
         learning = TDLearning(model, _target_model(config, network, device, declaration, team), method)
-        source = ReplaySource(ring, config, learning, team)
+        source = ReplaySource(ring, config, learning, team, wait_for_lanes)
         return Engine(config, ring.run_schedule, model, source, learning, team)
     base = OnPolicyMethod if declaration.on_policy else ValueMethod
     raise ConfigError(

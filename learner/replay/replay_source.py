@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -37,8 +37,10 @@ class ReplaySource(RoundSource[Chunk]):
 
     buffers = 2
 
-    def __init__(self, ring: Ring, config: Config, learning: TDLearning, team: Team) -> None:
-        """Transitions of `ring`, whose TD targets `learning` prepares.
+    def __init__(
+        self, ring: Ring, config: Config, learning: TDLearning, team: Team, wait_for_lanes: Callable[[int], None] | None
+    ) -> None:
+        """Transitions of `ring`, whose TD targets `learning` prepares; the rest as for `make_engine`.
 
         Raises:
             ConfigError: the frames do not fit where they were asked for.
@@ -50,7 +52,7 @@ class ReplaySource(RoundSource[Chunk]):
         self._frames = make_frames(ring, learning.device, replay_on)
         self.device_bytes = DeviceFrames.nbytes(ring) if is_gpu(self._frames.device) else 0
         self.chunk_updates = min(CHUNK_UPDATES, -(-run_schedule.round_steps // learn.train_every))
-        replay, updates = Replay(ring, self._frames, learn, self._seed), self.chunk_updates
+        replay, updates = Replay(ring, self._frames, learn, self._seed, wait_for_lanes), self.chunk_updates
         kind = PrioritizedSampler if config.algorithm.prioritized else UniformSampler
         self._sampler = kind(replay, config.algorithm, updates, learning.device)
         self.chunks = [learning.make_chunk(self.chunk_updates, learn.batch_size, team) for _ in range(self.buffers)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -77,9 +77,16 @@ def draw_fractions(count: int, batch: int, seed: int, round_: int, chunk: int) -
 class Replay:
     """Transitions of the ring, by place in the window."""
 
-    def __init__(self, ring: Ring, frames: Frames, learn: Learn, seed: int) -> None:
-        """`learn` gives the batch size and the rules of returns; draws depend on `seed`."""
-        self.run_schedule, self.seed = ring.run_schedule, seed
+    def __init__(
+        self,
+        ring: Ring,
+        frames: Frames,
+        learn: Learn,
+        seed: int,
+        wait_for_lanes: Callable[[int], None] | None = None,
+    ) -> None:
+        """`learn` gives the batch size and the rules of returns; draws depend on `seed`; the rest as `make_engine`."""
+        self.run_schedule, self.seed, self._wait_for_lanes = ring.run_schedule, seed, wait_for_lanes
         self.window, self.frames = Window(ring), frames
         self._ring, self._learn = ring, learn
 
@@ -106,6 +113,8 @@ class Replay:
     def transitions(self, tick: NDArray[np.int64], env: NDArray[np.int64]) -> Batch:
         """Transitions that begin with tick `tick` of env `env`, int64[n] both, on the CPU."""
         flat, steps = self._ring.flat, self.run_schedule.n_step
+        if self._wait_for_lanes is not None:
+            self._wait_for_lanes(-(-(int(tick.max()) + steps) // self.run_schedule.round_ticks))
         now = self._ring.rows(env[:, None], tick[:, None] + np.arange(steps))
         # A tick that ended more than once ended by the stronger word: a terminal state, or a lost life that counts.
         ends = np.where(flat["truncated"][now] != 0, End.TRUNCATED, End.NONE)

@@ -139,6 +139,15 @@ def test_rewards_are_learned_by_their_amount_where_that_is_asked_for(steps: int)
     assert max(rewards) > steps, "not signs alone"
 
 
+@STEPS
+def test_a_draw_waits_for_the_round_that_it_reads_and_for_no_later_one(steps: int) -> None:
+    whole, played = (PlayedRing(_config(steps), ticks=ticks) for ticks in (30, 24))
+    late = Replay(played.ring, HostFrames(played.ring), small_config().learn, 3, lambda end: played.play(6 * end - 24))
+    for tick, there in ((24 - steps, 24), (25 - steps, 30)):
+        found, wanted = (one.transitions(np.full(4, tick), np.arange(4)) for one in (late, _replay(whole, late.frames)))
+        assert (played.ticks, found.reward.tolist()) == (there, wanted.reward.tolist())
+
+
 def test_the_next_round_may_come_to_the_device_while_this_one_is_sampled() -> None:
     played = PlayedRing(small_config(), ticks=48)
     on_device, on_host = DeviceFrames(played.ring, CPU), HostFrames(played.ring)
