@@ -202,7 +202,7 @@ class NetworkModule(nn.Module):
         super().__init__()
         self._network, outputs = network, network.outputs * network.atoms
         self.torso: nn.Module = nn.Identity()
-        with torch.device("meta"):  # without first values, which would be drawn from torch's own generator
+        with torch.random.fork_rng(devices=[]):  # the layers draw first values, which nobody uses
             if network.own is None:
                 self.torso = (Convolutional if network.name in CONVOLUTIONAL else Impala)(network, dtype)
             if network.method == "iqn":
@@ -215,7 +215,6 @@ class NetworkModule(nn.Module):
                 streams = {"hidden": ("value", [(network.atoms, VALUE_GAIN)]), "advantage_hidden": ("advantage", gains)}
             for inner, (last, rows) in streams.items():
                 self._add_stream(inner, last, dtype, rows)
-        self.to_empty(device="cpu")
         if network.own is not None:
             self.torso = Own(network, dtype, seed)
         self._noisy = [layer for layer in self.children() if isinstance(layer, Linear) and layer.sigma]
