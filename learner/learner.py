@@ -64,7 +64,6 @@ class Rounds:
         self._record: list[RoundMetrics] = []
         self._slice = 1  # how long an update takes is not known yet
         self._commits = Commits(memory, waiter, doorbells)
-        self._plays_first = self._learn.schedule == "alternate" and not draws_wait_for_lanes(memory)
 
     def restore(self) -> int:
         """Take the newest snapshot, or fresh parameters; return the round to do next."""
@@ -79,7 +78,7 @@ class Rounds:
 
     def run_round(self, round_: int) -> None:
         """Do one round: its updates, and its commit unless an earlier incarnation made it."""
-        if self._plays_first:
+        if self._run_schedule.takes_turns:
             self._wait_for_lanes(round_ + 1)
         repeated, count = round_ < self._board.committed, self._run_schedule.updates_in(round_)
         if count:
@@ -200,18 +199,6 @@ def prepare(config: ResolvedConfig) -> None:
     prepare_torch(torch.device(machine.device), machine.precision, 1, deterministic=machine.is_deterministic)
 
 
-def draws_wait_for_lanes(memory: Memory) -> bool:
-    """True if with `alternate` a round is played and learned at once, and a draw that reads its ticks waits for them.
-
-    Few draws do where a return is longer than a round. A GPU copies the frames of all ticks first, and members would
-    have to wait together.
-    """
-    run_schedule, machine = memory.run_schedule, memory.plan.config.machine
-    alone = machine.device == "cpu" and machine.learner_processes == 1
-    replays = run_schedule.learns_same_round and not run_schedule.method.on_policy
-    return alone and replays and run_schedule.n_step > run_schedule.round_ticks
-
-
 def make_member(child_spec: ChildSpec, memory: Memory, waiter: Waiter, config: ResolvedConfig) -> tuple[Engine, Team]:
     """Prepare this process, wait for the ring and the other members, and make its engine."""
     device, team = torch.device(config.machine.device), ALONE
@@ -220,7 +207,8 @@ def make_member(child_spec: ChildSpec, memory: Memory, waiter: Waiter, config: R
     waiter.wait(lambda: bool(memory.board.prepared[0]))
     if config.machine.learner_processes > 1:
         team = (RankGroup if is_gpu(device) else SharedTeam).join(child_spec, waiter, device)
-    waits = Commits(memory, waiter, child_spec.doorbells).wait_for_lanes if draws_wait_for_lanes(memory) else None
+    beside = memory.run_schedule.learns_same_round and not memory.run_schedule.takes_turns
+    waits = Commits(memory, waiter, child_spec.doorbells).wait_for_lanes if beside else None
     return make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, team, waits), team
 
 

@@ -202,7 +202,7 @@ class NetworkModule(nn.Module):
         super().__init__()
         self._network, outputs = network, network.outputs * network.atoms
         self.torso: nn.Module = nn.Identity()
-        with torch.random.fork_rng(devices=[]):  # the layers draw first values, which nobody uses
+        with torch.device("cpu"), torch.random.fork_rng(devices=[]):  # the layers draw first values, which nobody uses
             if network.own is None:
                 self.torso = (Convolutional if network.name in CONVOLUTIONAL else Impala)(network, dtype)
             if network.method == "iqn":

@@ -163,10 +163,11 @@ def _differ(found: Tensor, expected: Tensor, most: float) -> bool:
 
 
 def _call(name: str, what: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Call code of the user. Raises `ConfigError` for whatever it raises."""
+    """Call code of the user. Raises `ConfigError` for whatever it raises, but `DeviceFault` where it is the GPU's."""
     try:
-        return function(*arguments, **options)
-    except ConfigError:
+        with device_faults_named():
+            return function(*arguments, **options)
+    except (ConfigError, DeviceFault):
         raise
     except Exception as error:  # whatever the user's code raises
         text = " ".join(str(error).split())[:300].rstrip(".")

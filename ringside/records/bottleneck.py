@@ -125,7 +125,7 @@ def load_between(memory: Memory, old: Sample, new: Sample) -> Load:
     return Load(
         roles_between(memory, old, new),
         learning=new.updates > 0,
-        alternates=memory.run_schedule.learns_same_round,
+        alternates=memory.run_schedule.takes_turns,
         seconds=ns / 1e9,
         steps_per_second=rate(10**9 * (new.steps - old.steps)),
         updates_per_second=rate(10**9 * (new.updates - old.updates)),

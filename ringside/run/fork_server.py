@@ -89,14 +89,14 @@ class ForkServer:
             kill_and_reap(self._process)
             self._socket.close()
             self._socket = None
-            ended = self._process.returncode
+            ended = self._process.returncode or -signal.SIGKILL
             self._states = [(pid, ended if code is None else code) for pid, code in self._states]
 
 
 def serve(connection: int, modules: Sequence[str]) -> str:
     """Load modules; fork a process for every request; report it and its end. Return in each process its program."""
     gc.disable()  # collections while PyTorch is loaded find nothing and take a tenth of the time
-    with suppress(ImportError, OSError, ValueError, RuntimeError):  # a process that needs the module will meet it again
+    with suppress(Exception):  # whatever a broken library raises, the process that needs it will meet again
         for module in modules:
             import_module(module)
     gc.freeze()

@@ -107,7 +107,7 @@ class Balancer:
     def _mark(self, span: int) -> _Mark:
         board, actors = self._board, self._actors
         ticks = board.furthest[actors] + board.redone[actors]  # an actor's furthest point counts what was not redone
-        learned = int(board.busy_ns[Role.LEARNER]) if board.run_schedule.learns_same_round else 0
+        learned = int(board.busy_ns[Role.LEARNER]) if board.run_schedule.takes_turns else 0
         return _Mark(span, board.busy_ns[actors].copy(), board.waited_ns[actors].copy(), ticks, learned)
 
     def _judge(self, old: _Mark, new: _Mark) -> list[int]:

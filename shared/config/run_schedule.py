@@ -58,6 +58,8 @@ class RunSchedule:
     """Rounds that a lane may have finished or be playing beyond the last commit."""
     learns_same_round: bool
     """True if the updates of a round follow it and use its own ticks; else they run beside it on the rounds before."""
+    takes_turns: bool
+    """True if the updates of a round begin after it; else beside it, and a draw waits for the ticks that it reads."""
     has_own_target: bool
     """True if the target network may differ from the online one at a boundary."""
     capacity: int
@@ -248,6 +250,10 @@ def make_run_schedule(config: Config, method: MethodDeclaration | None = None) -
         in_flight += intervals["snapshot_rounds"] + max_rounds_ahead
     elif learn.schedule != "concurrent":
         in_flight += 1
+    # Where a return is longer than a round, few draws read ticks of the newest one. But a GPU copies all frames first,
+    # and the members of a learner would have to wait together.
+    alone = config.machine.device == "cpu" and config.machine.learner_processes == 1
+    overlaps = alone and replays and not workers and config.algorithm.n_step > round_ticks
     units = network_of(config, actions=1).recurrent
     opening = max(play.frame_stack, 2 if units else 1) + 1  # the frame, and what its stack and an LSTM read
     updates = workers
@@ -264,6 +270,7 @@ def make_run_schedule(config: Config, method: MethodDeclaration | None = None) -
         **intervals,
         max_rounds_ahead=max_rounds_ahead,
         learns_same_round=learns_same_round,
+        takes_turns=learns_same_round and not overlaps,
         has_own_target=learns_same_round and method.has_target_network,
         capacity=(held_rounds + in_flight) * round_ticks + opening,
         learning_starts_ticks=-(-learn.learning_starts // play.emulators) if replays else 0,

@@ -34,7 +34,7 @@ def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
 def leave_threads(code: int) -> NoReturn:
     """End this process. Python would wait for the threads of a user's env, which may never end."""
     atexit._run_exitfuncs()
-    with suppress(OSError):  # of a full disk
+    with suppress(OSError, ValueError):  # of a full disk, or a stream that code of the user has closed
         sys.stdout.flush()
     os._exit(code)
 

@@ -60,7 +60,8 @@ ON_POLICY = [
     for method, snapshots in (("ppo", (SPANS, EACH)), ("vtrace", (EACH, SPANS)), ("pqn", (EACH, SPANS)))
     for schedule, flags in zip(("alternate", "concurrent"), snapshots, strict=True)
 ]
-BURSTS = [(0, LONG), (1, LONG), (1, LONG | SPANS), *((1, flags) for flags in ON_POLICY)]
+BESIDE = {"schedule": "alternate", "n_step": "3"}
+BURSTS = [(0, LONG), (1, LONG), (1, LONG | SPANS), (1, LONG | BESIDE), *((1, flags) for flags in ON_POLICY)]
 
 
 @pytest.mark.stress
