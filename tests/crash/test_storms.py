@@ -60,8 +60,8 @@ ON_POLICY = [
     for method, snapshots in (("ppo", (SPANS, EACH)), ("vtrace", (EACH, SPANS)), ("pqn", (EACH, SPANS)))
     for schedule, flags in zip(("alternate", "concurrent"), snapshots, strict=True)
 ]
-BESIDE = {"schedule": "alternate", "n_step": "3"}
-BURSTS = [(0, LONG), (1, LONG), (1, LONG | SPANS), (1, LONG | BESIDE), *((1, flags) for flags in ON_POLICY)]
+BESIDE = EACH | {"schedule": "alternate", "n_step": "30", "train_every": "160", "total_steps": "4_800"}
+BURSTS = [(0, LONG), (1, LONG), (1, LONG | SPANS), (1, BESIDE), *((1, flags) for flags in ON_POLICY)]
 
 
 @pytest.mark.stress
