@@ -48,9 +48,9 @@ play: install ## watch the Pong agent of the zoo; ARGS="--load RUN --video FILE.
 	$(BIN)/python launch.py play $(ARGS)
 
 # Three files at a time, in the order of their names: a run that a test starts leaves a part of two cores idle. The
-# order puts files that start runs first, so that the workers end together.
+# order puts files that start runs first, so that the workers end together. More threads would wait for one another.
 test: install ## all tests but the long ones
-	$(BIN)/python -m pytest -m "not stress" --numprocesses 3 --dist loadfile --no-loadscope-reorder \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not stress" --numprocesses 3 --dist loadfile --no-loadscope-reorder \
 		--max-worker-restart 0 $(ARGS)
 
 check: install ## lint, types, tests
