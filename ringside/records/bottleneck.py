@@ -315,8 +315,8 @@ def find_bottleneck(run: Load, usable_cores: int) -> Bottleneck:
     round; actors wait for inference at every step. A role with busy share b would allow 1/b of the speed, since it does
     the same work for each step. For actors b is the mean, as if lanes were evenly shared; the slowest actor decides
     whether the others wait. If no role is saturated, and the learner waits a tenth of the time for a free slot in the
-    queue of evaluations, evaluation is the bottleneck. With `alternate` the learner waits while lanes play, and they
-    wait while it learns. So the limit of both is a run in which one of them always works.
+    queue of evaluations, evaluation is the bottleneck. Where they take turns the learner waits while lanes play, and
+    they wait while it learns. So the limit of both is a run in which one of them always works.
 
     A node's busy time includes the transfer of parameters. So where nodes hardly wait, that share decides between the
     network and the nodes. If one node is busy and the others wait, it is the bottleneck.

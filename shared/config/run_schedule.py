@@ -57,9 +57,10 @@ class RunSchedule:
     max_rounds_ahead: int
     """Rounds that a lane may have finished or be playing beyond the last commit."""
     learns_same_round: bool
-    """True if the updates of a round follow it and use its own ticks; else they run beside it on the rounds before."""
+    """True if the updates of a round may use its own ticks; else they run beside it on the rounds before."""
     takes_turns: bool
-    """True if the updates of a round begin after it; else beside it, and a draw waits for the ticks that it reads."""
+    """True if the updates of a round begin when it is played. With `learns_same_round` but without this they begin at
+    once, and a draw waits for the ticks that it reads."""
     has_own_target: bool
     """True if the target network may differ from the online one at a boundary."""
     capacity: int
