@@ -307,7 +307,8 @@ QUICK = Config(
 """Settings of a DQN for a short run, chosen on Pong. Sources: Lapan, "Deep Reinforcement Learning
 Hands-On", 2nd ed., ch. 8, the Pong row of its hyperparameters; the published settings of the others.
 
-What each change was worth: docs/lab/2026-11-pong.md."""
+What each change was worth: docs/lab/2026-11-pong.md. On Breakout this window stops progress at a mean return of 38;
+a million steps do not (docs/lab/2026-11-gpu.md)."""
 
 DQN_ASYNC = Config(
     play=Play(workers=4, lane_envs=1),
