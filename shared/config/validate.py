@@ -402,10 +402,10 @@ def _length(config: Config) -> Iterator[str]:
 
 
 def _of_optimizer(learn: Learn) -> Iterator[str]:
-    left, numbers = learn.total_steps - learn.anneal_steps, (learn.optimizer_decay, learn.optimizer_epsilon)
+    left, epsilon = learn.total_steps - learn.anneal_steps, learn.optimizer_epsilon
     if learn.learning_rate_end == 0 and left > 0:
         steps = f"--anneal-steps {learn.anneal_steps:_}"
         yield f"The learning rate is 0 after {steps}: the last {left:_} steps learn nothing."
-    if learn.optimizer in ("adam", "radam") and numbers == (Learn().optimizer_decay, Learn().optimizer_epsilon):
-        kept = f"RMSProp's --optimizer-decay {numbers[0]:g} and --optimizer-epsilon {numbers[1]:g}"
-        yield f"--optimizer {learn.optimizer} keeps {kept}; usual are 0.999 and 1e-8 to 1.5e-4."
+    if learn.optimizer in ("adam", "radam") and epsilon == Learn().optimizer_epsilon:
+        kept = f"RMSProp's --optimizer-epsilon {epsilon:g}; usual are 1e-8 to 1.5e-4"
+        yield f"--optimizer {learn.optimizer} keeps {kept}, and 0.999 for --optimizer-decay."

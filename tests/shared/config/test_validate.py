@@ -318,9 +318,9 @@ MISTAKES = [
     ),
     (ENDS_AT_0, RATE_0),
     (
-        {"optimizer": "adam"},
-        "--optimizer adam keeps RMSProp's --optimizer-decay 0.95 and --optimizer-epsilon 0.01; usual are 0.999 and "
-        "1e-8 to 1.5e-4.",
+        {"optimizer": "adam", "optimizer_decay": 0.999},
+        "--optimizer adam keeps RMSProp's --optimizer-epsilon 0.01; usual are 1e-8 to 1.5e-4, and 0.999 for "
+        "--optimizer-decay.",
     ),
     # A resumed run is advised nothing that it refuses.
     (RESUMED | ENDS_AT_0, RATE_0),
