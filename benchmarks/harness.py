@@ -304,19 +304,16 @@ def doublings(most: int) -> list[int]:
     return sorted({*(1 << power for power in range(most.bit_length())), most})
 
 
-def seconds_per_call(
-    actions: Sequence[Callable[[], object]], seconds: float, settle: Callable[[], None] = lambda: None
-) -> list[float]:
+def seconds_per_call(actions: Sequence[Callable[[], object]], seconds: float) -> list[float]:
     """Mean wall-clock seconds per call of each action, timed in interleaved slices until each had `seconds`.
 
-    Two calls of each action warm up. `settle` waits for asynchronous work, such as CUDA kernels, after each slice.
+    Two calls of each action warm up.
     """
 
     def took(action: Callable[[], object], calls: int) -> float:
         began = time.perf_counter()
         for _ in range(calls):
             action()
-        settle()
         return time.perf_counter() - began
 
     slices, spent, per_slice = 0, [0.0] * len(actions), []

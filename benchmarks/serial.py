@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from actors.make_env import make_env
 from benchmarks.harness import work_rate
 from benchmarks.network_parts import rounds_without_others
 from learner.learner import prepare
-from learner.networks.policy import greedy
+from learner.networks.policy import Policy, greedy
 from shared.errors import ConfigError
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
@@ -30,16 +29,6 @@ from shared.network_spec import CONVOLUTIONAL
 
 WARM_UPDATES = 32
 """Updates before the clock starts."""
-
-
-class Answering(Protocol):
-    """A network that answers stacks of frames."""
-
-    def load(self, flat: NDArray[np.float32]) -> None:
-        """Load parameters float32[P], in the canonical layout of `shared.network_parameters`."""
-
-    def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Q(s, .) float32[n, actions] of stacks uint8[n, 4, 84, 84]."""
 
 
 class Layers:
@@ -56,11 +45,11 @@ class Layers:
         self.layers.requires_grad_(gradients)
 
     def load(self, flat: NDArray[np.float32]) -> None:
-        """See `Answering`."""
+        """Load parameters float32[P], in the canonical layout of `shared.network_parameters`."""
         vector_to_parameters(torch.from_numpy(flat.copy()).to(self._device), self.layers.parameters())
 
     def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """See `Answering`."""
+        """Q(s, .) float32[n, actions] of stacks uint8[n, 4, 84, 84]."""
         with torch.set_grad_enabled(self._gradients):
             q = self.layers(torch.from_numpy(stacks).to(self._device).float() / 255.0)
         values: NDArray[np.float32] = q.detach().cpu().numpy()
@@ -74,7 +63,7 @@ class Serial:
         round: next round to play.
     """
 
-    def __init__(self, plan: Plan, network: Answering) -> None:
+    def __init__(self, plan: Plan, network: Layers | Policy) -> None:
         """Begin a run; call `learner.learner.prepare` first. Raises `ConfigError` unless the schedule is alternate."""
         config = plan.config.with_settings(eval_every_steps=0)  # there is no evaluator
         if config.learn.schedule != "alternate" or plan.actors != 1:

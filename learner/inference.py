@@ -130,9 +130,6 @@ def main(child_spec: ChildSpec) -> None:
         def lanes_due() -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
             return [] if server is None else server.due()
 
-        def evaluation_due() -> bool:
-            return evaluation is not None and evaluation.due()
-
         def finished() -> bool:
             return board.finished and not memory.evaluations.pending
 
@@ -153,5 +150,5 @@ def main(child_spec: ChildSpec) -> None:
                     served += 1
                     waiter.note_progress(served)
             elif not due:
-                waiter.wait(lambda: finished() or evaluation_due() or bool(lanes_due()))
+                waiter.wait(lambda: finished() or (evaluation is not None and evaluation.due()) or bool(lanes_due()))
         board.phase[child_spec.process] = Phase.DONE

@@ -151,8 +151,6 @@ BROKEN = [
     ("shared.checkpoint.manifest", "from shared.process import child"),
     ("ringside.records.scribe", "import torch.nn"),
     ("ringside.records.scribe", "from ringside.watch import status"),
-    ("ringside.records.bottleneck", "import torch"),
-    ("ringside.records.wandb_track", "from ringside.watch import status"),
     ("ringside.records.metrics", "import ale_py"),
     ("ringside.watch.server", "from ringside.run import supervisor"),
     ("ringside.report.plots", "from ringside.watch import status"),

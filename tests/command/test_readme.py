@@ -53,17 +53,6 @@ def commands() -> list[str]:
     return [RUN.sub("RUN", command.partition("#")[0].strip()) for command in found]
 
 
-@pytest.fixture
-def run(request: pytest.FixtureRequest, tmp_path: Path, five_rounds: Path) -> Path:
-    """A run that the command may be given; where it is to go on, one that was stopped early."""
-    if "--resume" not in request.node.callspec.params["command"]:
-        return five_rounds
-    run_dir = tmp_path / "run"
-    process, memory = begun(run_dir, total_steps="2_400")
-    stop_at(process, memory, 3, signal.SIGINT)
-    return run_dir
-
-
 def test_every_field_of_a_runs_files_is_explained(evaluated_run: Path) -> None:
     explained = (ROOT / "docs" / "files.md").read_text()
     lines = [json.loads(line) for line in (evaluated_run / "metrics.jsonl").read_text().splitlines()]
@@ -79,7 +68,12 @@ def test_the_list_is_whole() -> None:
 
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_works(command: str, run: Path, tmp_path: Path) -> None:
+def test_a_command_works(command: str, five_rounds: Path, tmp_path: Path) -> None:
+    """The command is given an ended run; where it is to go on, one that was stopped early."""
+    run = five_rounds
+    if "--resume" in command:
+        run = tmp_path / "run"
+        stop_at(*begun(run, total_steps="2_400"), 3, signal.SIGINT)
     words = shlex.split(command)
     if words[0] == "make":
         words = _recipe(words)

@@ -10,11 +10,10 @@ import math
 import os
 import random
 import shutil
-import socket
 import stat
 import struct
 from collections.abc import Callable, Mapping
-from contextlib import chdir, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,6 +26,7 @@ from shared.files.run_file_names import CHECKPOINTS
 from shared.process.live import LIVE_FILE, process_start
 from tests.fuzz.odd import NAMES, odd_json
 from tests.fuzz.workspace import remove
+from tests.shared.checkpoint.test_hostile_files import socket_file
 
 SPARSE_BYTES = 20 << 30
 """Size of a sparse file that must not be read."""
@@ -191,7 +191,7 @@ def _replace(case: Case, path: Path) -> None:
         # A second name of a file outside: a write in place reaches it.
         "hard link": lambda: os.link(case.outside / rng.choice(("victim.txt", "victim.json")), path),
         "pipe": lambda: os.mkfifo(path),
-        "socket": lambda: _put_socket(path),
+        "socket": lambda: socket_file(path),
         "directory": path.mkdir,
         "full directory": lambda: shutil.copytree(case.other / "logs", path),
         "nothing": lambda: None,
@@ -227,11 +227,6 @@ def _put_link(case: Case, path: Path, kept: Path, was_directory: bool) -> None:
         link.symlink_to(target)
         target = link
     path.symlink_to(target)
-
-
-def _put_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made, chdir(path.parent):  # the address of a socket is short
-        made.bind(path.name)
 
 
 def _put_another(case: Case, path: Path) -> None:

@@ -76,14 +76,11 @@ def test_bits_do_not_depend_on_the_schedule_and_agree_with_a_cpu(work: Work) -> 
 
 
 @pytest.mark.parametrize("precision", FIRST)
-@pytest.mark.parametrize("preset", ON_A_GPU)
-def test_the_first_round_of_every_preset_is_captured_and_agrees_with_a_cpu(preset: str, precision: str) -> None:
-    _compare(Work(preset, precision, graph_updates=2), range(1), rounds=1)
-
-
-@pytest.mark.parametrize("precision", FIRST)
-def test_a_recurrent_network_is_captured_too(precision: str) -> None:
-    _compare(Work("impala", precision, graph_updates=2, recurrent=True), range(1), rounds=1)
+@pytest.mark.parametrize(("preset", "recurrent"), [*((preset, False) for preset in ON_A_GPU), ("impala", True)])
+def test_the_first_round_of_a_preset_is_captured_and_agrees_with_a_cpu(
+    preset: str, recurrent: bool, precision: str
+) -> None:
+    _compare(Work(preset, precision, graph_updates=2, recurrent=recurrent), range(1), rounds=1)
 
 
 def test_every_pair_is_tried() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from ringside.records.metrics import Episode, MetricsLog
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Config
+from shared.files.run_file_names import METRICS_FILE
 
 ROUND = 1_000
 """Steps of a round."""
@@ -21,6 +22,15 @@ SUMMARY = {
     "samples_per_step": 8.0,
     "weights_sha256": "0123456789abcdef",
 }
+
+
+def log_rounds(run_dir: Path, first: int, stop: int, evaluation: int | None = None) -> None:
+    """Rounds of 40 steps with an episode each, and an evaluation of the last."""
+    with closing(MetricsLog(run_dir / METRICS_FILE)) as log:
+        for number in range(first, stop):
+            log.log_round(number, 40 * (number + 1), {"loss": 0.5}, [Episode(0, 10 * number, 3.0, 5)], envs=4)
+        if evaluation is not None:
+            log.log_evaluation(evaluation, stop, 40 * stop, {"mean_return": 7.0})
 
 
 def write_run(

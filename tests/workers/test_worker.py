@@ -74,12 +74,6 @@ def _live(memory: Memory, stop_at: int, spec: ChildSpec, lives: Iterator[int]) -
     return deaths
 
 
-def _lives(number: int) -> Iterator[int]:
-    """Some short lives, of which the later ones come further; then one without an end."""
-    yield from range(15 + 4 * number, 140, 13)
-    yield FOREVER
-
-
 def _run(actors: int, kills: bool = False, stop_at: int = FOREVER, **more: Any) -> tuple[dict[str, np.ndarray], int]:
     """Fields of the memory after a run, and the deaths of its processes."""
     game: dict[str, Any] = {"env": "tests.support.pixel_game:factory", "total_steps": STEPS, "optimizer_epsilon": 1e-3}
@@ -91,7 +85,8 @@ def _run(actors: int, kills: bool = False, stop_at: int = FOREVER, **more: Any) 
     kept |= {"incarnation": 0, "run_dir": Path(), "cores": None}
     processes = enumerate(plan.processes.indexes_of(Role.WORKER))
     specs = [ChildSpec(number=number, process=process, **kept) for number, process in processes]
-    lives = [_lives(spec.number) if kills else iter([FOREVER]) for spec in specs]
+    # Some short lives, of which the later ones come further; then one without an end.
+    lives = [iter([*(range(15 + 4 * spec.number, 140, 13) if kills else ()), FOREVER]) for spec in specs]
     with ThreadPoolExecutor(actors) as threads:
         deaths = sum(threads.map(partial(_live, memory, stop_at), specs, lives))
     for fd in (*bells.fds, memory.arena.fd):

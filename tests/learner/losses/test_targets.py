@@ -1,6 +1,5 @@
 """Target values in the rounds' chunks against slow float64 forms, whatever is combined."""
 
-import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -20,7 +19,7 @@ from shared.config.method_declaration import IQNSettings
 from shared.config.sections import Algorithm
 from shared.frame_shape import DEFAULT_FRAMES
 from shared.network_spec import Network
-from tests.learner.losses.test_losses import EPSILON, action_values, paper_target
+from tests.learner.losses.test_losses import EPSILON, action_values, paper_target, scaled
 from tests.learner.networks.test_modules import CPU, packed_model
 
 ACTIONS, UPDATES, BATCH = 4, 3, 6
@@ -94,17 +93,12 @@ class Case:
         for i in range(N):
             step = self.reward[i], chunk.discount[i].item(), self.actions[i]
             y = paper_target(algorithm, step, q_now[i], (q_online if algorithm.double else q)[i], outputs[i], SUPPORT)
-            result.append([_scaled(value) for value in y] if algorithm.value_rescaling else y)
+            result.append([scaled(value) for value in y] if algorithm.value_rescaling else y)
         return result
 
 
-def _scaled(x: float) -> float:
-    """Pohlen et al. 2018, h."""
-    return math.copysign(math.sqrt(abs(x) + 1) - 1, x) + EPSILON * x
-
-
 def _unscaled(x: Tensor) -> Tensor:
-    """Their h^-1."""
+    """Pohlen et al. 2018, h^-1."""
     root = ((1 + 4 * EPSILON * (x.abs() + 1 + EPSILON)).sqrt() - 1) / (2 * EPSILON)
     return x.sign() * (root * root - 1)
 

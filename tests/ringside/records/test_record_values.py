@@ -56,19 +56,17 @@ def test_returns_outside_the_support_are_counted(
     assert outside_support(ring, stop - 4, stop, config.with_settings(**settings)) == share
 
 
-@pytest.fixture
-def annealing() -> Memory:
-    """Memory of a run with rounds of 40 steps, which anneals epsilon and the learning rate."""
+def test_the_figures_of_a_record_follow_from_its_ticks_and_commits() -> None:
+    """The session began at 10 s, after 100 s of former ones, and committed at 12 and 16 s.
+
+    Rounds have 40 steps; epsilon and the learning rate change with them.
+    """
     sizes = {"envs": 4, "round_steps": 40, "replay_size": 400, "learning_starts": 40, "total_steps": 400}
     sizes |= {"train_every": 4, "actors": 1, "inference_batch": 4}
     anneal = {"learning_rate": 0.5, "learning_rate_end": 0.0, "anneal_steps": 80}
     anneal |= {"epsilon_start": 1.0, "epsilon_end": 0.2, "epsilon_steps": 80}
     config = Config().with_settings(network="small", device="cpu", run_dir=Path(), **sizes, **anneal)
-    return Memory.create(Plan(config, 4))
-
-
-def test_the_figures_of_a_record_follow_from_its_ticks_and_commits(annealing: Memory) -> None:
-    """The session began at 10 s, after 100 s of former ones, and committed at 12 and 16 s."""
+    annealing = Memory.create(Plan(config, 4))
     board, names = annealing.board, annealing.board.metric_names
     board.begun_ns[0], board.before[0] = 10_000_000_000, 100.0
     board.commits.publish(2)

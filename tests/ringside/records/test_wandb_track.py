@@ -3,7 +3,7 @@
 import json
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from shared.config.validate import settings
 from shared.errors import ConfigError
 from shared.files.atomic import write_atomic
 from tests.support.waiting import until
-from tests.support.written_runs import write_run
+from tests.support.written_runs import log_rounds, write_run
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_records_are_sent_and_the_address_is_shown_during_the_run(tmp_path: Path
         until(lambda: (look("memory"), notes)[1])
         assert (notes, set(seen)) == ([f"Weights & Biases: kept in {path / 'wandb'}"], {"memory"})
         until(lambda: len(service.logged) == 2)
-        write_rounds(path / "metrics.jsonl", [100])
+        log_rounds(path, 100, 101)
         until(lambda: len(service.logged) == 4)
     assert len(service.logged) == 4
 
@@ -85,12 +85,6 @@ def test_settings_of_the_service_need_it_and_come_from_no_run(name: str) -> None
         settings(Config().with_settings(**{name: "x"}))
     config = Config().with_settings(run_dir="runs/x", track="wandb", **{name: "x"})
     assert resume_words(config)[2:] == ["--track", "wandb", f"--{name.replace('_', '-')}", "x"]
-
-
-def write_rounds(path: Path, numbers: Iterable[int]) -> None:
-    with closing(MetricsLog(path)) as log:
-        for number in numbers:
-            log.log_round(number, 40 * (number + 1), {}, [Episode(0, 10 * number, 1.0, 5)], envs=4)
 
 
 def names(found: list[dict[str, object]]) -> list[tuple[object, object]]:
@@ -109,12 +103,12 @@ def test_episodes_wait_for_their_round_and_lines_for_their_end(tmp_path: Path) -
 
 def test_nothing_is_sent_twice_when_a_run_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "metrics.jsonl"
-    write_rounds(path, range(4))
+    log_rounds(tmp_path, 0, 4)
     unsent = Unsent(path, {})
     monkeypatch.setattr("ringside.records.metrics.READ_BYTES", 500)
     assert len(list(unsent.records())) == 8, "read in several parts"
     cut_metrics(path, 2)
-    write_rounds(path, range(2, 6))
+    log_rounds(tmp_path, 2, 6)
     assert names(list(unsent.records())) == [(kind, number) for number in (4, 5) for kind in ("episode", "round")]
     again = Unsent(path, {"round": 4})
     assert names(list(again.records())) == [("episode", 5), ("round", 5)]

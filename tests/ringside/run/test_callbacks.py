@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -10,22 +9,12 @@ from unittest.mock import Mock
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ringside.records.metrics import Episode, MetricsLog
 from ringside.records.own_metrics import OwnMetrics
 from ringside.run.training import Callbacks, dispatching
 from ringside.watch.source import SERIES, Curves
 from shared.errors import ConfigError, StopTraining
-from shared.files.run_file_names import METRICS_FILE
 from shared.process.ownership import OWN_EVENTS, OWN_METRICS_FILE
-
-
-def log_rounds(run_dir: Path, first: int, stop: int, evaluation: int | None = None) -> None:
-    """Rounds of 40 steps with an episode each, and an evaluation of the last."""
-    with closing(MetricsLog(run_dir / METRICS_FILE)) as log:
-        for number in range(first, stop):
-            log.log_round(number, 40 * (number + 1), {"loss": 0.5}, [Episode(0, 10 * number, 3.0, 5)], envs=4)
-        if evaluation is not None:
-            log.log_evaluation(evaluation, stop, 40 * stop, {"mean_return": 7.0})
+from tests.support.written_runs import log_rounds
 
 
 def own_records(run_dir: Path) -> list[dict[str, Any]]:
