@@ -59,13 +59,13 @@ class Reference:
         self._env = AtariPreprocessing(self._emulator, noop_max=noop_max, frame_skip=FRAME_SKIP, screen_size=size)
 
     def reset(self, tick: int) -> tuple[NDArray[np.uint8], int]:
-        """First frame and lives. The game is loaded anew, with another seed of the emulator's at each tick."""
+        """First frame and lives. After tick 0 the game is loaded anew, with another seed of the emulator's."""
         seed, index = self._counters
         least, most = self._protocol.noop_min, self._protocol.noop_max
         noops = least + randint(most + 1 - least, seed, Stream.NOOPS, index, tick) if most else 0
         self._emulator.opening = [0] * noops + [1] * self._fires
         self._emulator._executed = self._emulator.opening[-1] if self._emulator.opening else 0
-        frame, _ = self._env.reset(seed=tick)
+        frame, _ = self._env.reset(seed=tick or None)
         return frame, self._emulator.ale.lives()
 
     def step(self, tick: int, action: int) -> tuple[NDArray[np.uint8], float, bool, bool, int]:

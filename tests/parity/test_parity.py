@@ -28,7 +28,7 @@ def test_truncation_falls_and_looks_as_in_gymnasium(game: str, longest: int) -> 
     assert compare(game, replace(NATURE, longest_episode_frames=longest), 120, reset_every=1_000) >= 2
 
 
-RULES = [("machado", 200, 90), ("envpool", 120, 30), ("atari100k", 60, 3)]
+RULES = [("machado", 200, 90), ("envpool", 120, 30), ("atari100k", 30, 3)]
 
 
 @pytest.mark.parametrize(("protocol", "steps", "reset_every"), RULES)
