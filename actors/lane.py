@@ -4,7 +4,7 @@ The action in the ring is a write-ahead log: reply -> actions into the slot -> `
 A lane that restarts from a snapshot plays the logged actions again and *compares* the results with those in the ring.
 It asks inference only from the first tick without logged actions.
 
-An env of the user may not repeat itself. Its lane plays no tick again whose results are in the ring: it goes on at the
+A user's env need not repeat itself. Its lane plays no tick again whose results are in the ring: it goes on at the
 first tick without results, with new episodes. The tick before counts as truncated, and an episode that was cut has no
 steps there, so it has no record.
 
@@ -91,7 +91,7 @@ class Lane:
         self._settle()
 
     def _continue_from(self, boundary: int, heartbeat: Callable[[], None]) -> None:
-        """Restore the snapshot at `boundary`. Raises `EnvDiffers` if an env gives another episode, and may not."""
+        """Restore the snapshot at `boundary`. Raises `EnvDiffers` if an env that must repeat itself does not."""
         data = self.memory.read_snapshot(boundary)
         assert data is not None, "a lane's snapshots have no other writer"
         self.tick = boundary * self._run_schedule.round_ticks
@@ -110,7 +110,8 @@ class Lane:
     def _go_on_anew(self) -> None:
         """Go on at the first tick without results, which resets all envs.
 
-        The learner may have read the tick before as one that ended no episode: both bootstrap from the same frame.
+        The learner may have read the tick before as one that ended no episode: either way it bootstraps from the same
+        frame.
         """
         self.tick = self.memory.done.read()
         capacity = self._run_schedule.capacity
@@ -162,7 +163,7 @@ class Lane:
     def other_owner(self) -> int | None:
         """The actor that should own the lane instead, while it stands at its snapshot; None: there is none.
 
-        It may have asked for actions. The next owner starts with another life, so no reply to that request is taken.
+        The lane may have asked for actions. The next owner starts with another life, so no reply to that is taken.
         """
         if self._kept != self._boundary or not self.memory.repeats:
             return None
@@ -184,7 +185,7 @@ class Lane:
     def step(self) -> bool:
         """Play this tick, which is `ready`. Return True if it ended a round.
 
-        Raises `ReplayMismatchError` if a tick is not repeated, and may not differ.
+        Raises `ReplayMismatchError` if a tick that must repeat does not.
         """
         memory, tick, slot = self.memory, self.tick, self.tick % self._run_schedule.capacity
         first = slot * len(self.envs)

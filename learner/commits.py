@@ -35,7 +35,7 @@ class Commits:
         self._board.barrier_ns[0] += self._waiter.wait(lambda: bool(finished.min() >= boundary))
 
     def wait_for_scribe(self, boundary: int) -> None:
-        """Wait while a commit of `boundary` would overwrite data that the scribe has yet to write.
+        """Wait while a commit of `boundary` would let lanes overwrite what the scribe has yet to write.
 
         While the disk fails, the run continues without the scribe.
         """

@@ -1,8 +1,8 @@
 """The learner process: rounds of updates, and the commit that closes a round.
 
-A commit has this order: every lane's snapshot, the metrics of a record that ends, the learner's snapshot, the weights,
-`committed`. A restarted learner loads its newest whole snapshot. It repeats rounds that are already committed and
-publishes nothing of them again.
+A commit has this order: snapshots of lanes, the metrics of a record that ends, the learner's snapshot, the weights, a
+version to evaluate, `committed`. A restarted learner loads its newest whole snapshot. It repeats rounds that are
+already committed and publishes nothing of them again.
 
 With further members this process is member 0, and they share its updates (learner/team).
 """
@@ -48,7 +48,7 @@ SLICES_LEFT = 2
 """Slices that may be unfinished when the round ends. The learner blocks for these: queries would slow a short round."""
 STUCK_SECONDS = 300.0
 """Time without the end of a slice after which a GPU counts as hung: as long as a process may wait for a driver."""
-POLL_SECONDS = 0.001
+QUERY_SECONDS = 0.001
 """Interval between two queries of a GPU, which rings no doorbell."""
 
 
@@ -85,7 +85,7 @@ class Rounds:
             self._team.meet(round_, "the round to do")
             # The first call after a start also copies the whole window to a GPU; it counts as part of the start.
             self._engine.begin_round(round_, self._run_schedule.window_end(round_))
-        self._waiter.heartbeat()  # work before the first slice of an incarnation says nothing of its pace
+        self._waiter.heartbeat()  # before the phase: in an incarnation's first round this silence belongs to its start
         self._board.phase[self._waiter.process] = Phase.REPLAYING if repeated else Phase.WORKING
         if count:
             self._run(round_, count)
@@ -126,7 +126,7 @@ class Rounds:
     def _record_updates(self, round_: int, done: int, part: int) -> None:
         """Record that `done` updates of the run are done, the last `part` of them in this round."""
         board = self._board
-        if round_ >= board.committed:  # slices of another incarnation may have ended elsewhere
+        if round_ >= board.committed:  # done by a former incarnation, whose slices may have ended elsewhere
             board.redone[self._waiter.process] += min(part, max(0, board.updates[0] - (done - part)))
         board.updates[0] = max(board.updates[0], done)
 
@@ -162,7 +162,7 @@ class Rounds:
                 )
             meanwhile()
             self._waiter.heartbeat()
-            self._waiter.doorbell.wait(POLL_SECONDS)
+            self._waiter.doorbell.wait(QUERY_SECONDS)
 
     def _prefetch(self, round_: int) -> None:
         """Prefetch a round, if it has updates and all ticks of its window are there."""

@@ -97,7 +97,7 @@ class DeviceFrames:
 
     It has the layout of the rings, [lanes, ticks, lane_envs, *frame], so the new frames of a lane are one copy. It
     holds one round more than the window, for safety: the next round's frames overwrite nothing that this round samples.
-    One stream copies and gathers, and its order alone would be enough.
+    Copies come after the gathers of the round before; that order alone would be enough.
     """
 
     def __init__(self, ring: Ring, device: torch.device) -> None:

@@ -88,8 +88,8 @@ class ReplaySource(RoundSource[Chunk]):
         if self._prefetcher is None or self._prefetching == (round_, window_end):
             return
         self._prefetching = round_, window_end
-        # It may run beside the updates under way, which read chunks: only this thread's stream reads frames, and it has
-        # the gathers of the present round already.
+        # It may run beside the updates under way, which read chunks. Frames are gathered in the second thread's stream,
+        # which has all gathers of this round already.
         self._prefetcher.submit(partial(self._sampler.prefetch, round_, window_end), after_main_stream=False)
 
     def load(self, number: int) -> None:

@@ -34,7 +34,7 @@ class Window:
         self._head = self._tail = self._end = 0
 
     def samplable(self, window_end: int) -> tuple[int, int]:
-        """The ticks [first, end) before `window_end` at which a transition may begin, where an action was taken.
+        """The ticks [first, end) before `window_end` at which a transition may begin, if an action was taken there.
 
         All frames of its stack and all steps of its return lie in the window. Frames before tick 0 count as zeros.
         """
@@ -48,18 +48,18 @@ class Window:
 
     def starts(self, window_end: int) -> NDArray[np.int64]:
         """The ids of the window that ends before tick `window_end`; a view, good until the next call."""
-        first, window_end = self.samplable(window_end)
-        if window_end < self._end or first > self._end:
+        first, end = self.samplable(window_end)
+        if end < self._end or first > self._end:
             self._head = self._tail = 0
-            self._end = min(first, window_end)
-        new = np.flatnonzero(self.acted(self._end, window_end)) + self._end * self._envs
+            self._end = min(first, end)
+        new = np.flatnonzero(self.acted(self._end, end)) + self._end * self._envs
         if self._tail + len(new) > len(self._ids):
             kept = self._tail - self._head
             self._ids[:kept] = self._ids[self._head : self._tail]
             self._head, self._tail = 0, kept
         self._ids[self._tail : self._tail + len(new)] = new
         self._tail += len(new)
-        self._end = window_end
+        self._end = end
         self._head += int(np.searchsorted(self._ids[self._head : self._tail], first * self._envs))
         return self._ids[self._head : self._tail]
 
@@ -75,7 +75,7 @@ def draw_fractions(count: int, batch: int, seed: int, round_: int, chunk: int) -
 
 
 class Replay:
-    """Transitions of the ring, by place in the window."""
+    """Transitions of the ring: drawn uniformly, or by tick and env."""
 
     def __init__(
         self,

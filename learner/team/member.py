@@ -58,7 +58,7 @@ def main(child_spec: ChildSpec) -> None:
             with settled(engine, team):
                 round_ = rounds.restore()
                 while not memory.board.finished:
-                    # The last boundary is named before a commit. The learner begins the round no sooner.
+                    # Wait, then read `last`: it is named before that commit, after which the learner begins.
                     waiter.wait(lambda: memory.board.committed >= round_)  # noqa: B023
                     if round_ < memory.board.last.read():
                         rounds.run_round(round_)

@@ -59,7 +59,7 @@ class RunSchedule:
     learns_same_round: bool
     """True if the updates of a round may use its own ticks; else they run beside it on the rounds before."""
     takes_turns: bool
-    """True if the updates of a round begin when it is played. With `learns_same_round` but without this they begin at
+    """True if the updates of a round begin after it is played. With `learns_same_round` but without this they begin at
     once, and a draw waits for the ticks that it reads."""
     has_own_target: bool
     """True if the target network may differ from the online one at a boundary."""
@@ -114,8 +114,8 @@ class RunSchedule:
 
     @property
     def learning_begins(self) -> int:
-        """Steps played when the first update begins, those of the round included where its updates follow it."""
-        return (self.first_learning_round + self.learns_same_round) * self.round_steps
+        """Steps played when the first update begins, those of the round included where turns are taken."""
+        return (self.first_learning_round + self.takes_turns) * self.round_steps
 
     @property
     def steps_without_learning(self) -> int:
@@ -129,15 +129,14 @@ class RunSchedule:
         """
         if self.updates_per_round:
             return max(0, round_ - self.first_learning_round) * self.updates_per_round
-        skipped = self.steps_without_learning // self.train_every
-        return max(round_ * self.round_steps, self.steps_without_learning) // self.train_every - skipped
+        return max(0, round_ * self.round_steps // self.train_every - self.steps_without_learning // self.train_every)
 
     def updates_in(self, round_: int) -> int:
         """Updates of one round: floor((r + 1) S / k) - floor(r S / k), none before learning starts."""
         return self.updates_before(round_ + 1) - self.updates_before(round_)
 
     def window_end(self, round_: int) -> int:
-        """The tick before which a round's updates draw: its first one, or with `alternate` the one after its last."""
+        """The tick before which a round's updates draw: its first; with `learns_same_round` the one after its last."""
         return (round_ + 1 if self.learns_same_round else round_) * self.round_ticks
 
     def window_begin(self, boundary: int) -> int:
@@ -251,8 +250,8 @@ def make_run_schedule(config: Config, method: MethodDeclaration | None = None) -
         in_flight += intervals["snapshot_rounds"] + max_rounds_ahead
     elif learn.schedule != "concurrent":
         in_flight += 1
-    # Where a return is longer than a round, few draws read ticks of the newest one. But a GPU copies all frames first,
-    # and the members of a learner would have to wait together.
+    # Where a return is longer than a round, no draw begins in the newest one, and few end there. But a GPU copies all
+    # frames first, and the members of a learner would have to wait together.
     alone = config.machine.device == "cpu" and config.machine.learner_processes == 1
     overlaps = alone and replays and not workers and config.algorithm.n_step > round_ticks
     units = network_of(config, actions=1).recurrent

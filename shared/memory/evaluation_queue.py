@@ -76,7 +76,7 @@ class Evaluations(SharedFields):
         "evaluation.recurrent_state",
         (2, "evaluation_envs", 2, "evaluation_units"),
         "inference",
-        "States of an LSTM after the newest requests of odd and of even numbers.",
+        "States of an LSTM after the newest requests of even and of odd numbers.",
     )
     logged = sequence("evaluation.logged", "scribe", "Versions whose returns are written down.")
 

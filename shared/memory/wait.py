@@ -111,7 +111,7 @@ class Waiter:
             raise Stopped
 
     def note_progress(self, point: int) -> None:
-        """Record the furthest point of work; a death beyond the last one's counts as progress."""
+        """Record the furthest point of work; a process that dies beyond its last point has made progress."""
         if point > self.board.furthest[self.process]:
             self.board.furthest[self.process] = point
 
