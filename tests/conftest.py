@@ -47,7 +47,7 @@ def run_dir(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Sums of PyTorch in one order, independent of other tests."""
     import torch

@@ -20,18 +20,18 @@ from ringside.agents import evaluating
 from ringside.agents.stored_weights import weights_at, with_protocol
 from ringside.run.planning import training_words
 from ringside.zoo import catalogue
-from ringside.zoo.catalogue import CURVE, EVALUATION, MOST_BYTES, README, SHOWN, SUMMARY, VIDEO, WEIGHTS
+from ringside.zoo.catalogue import CURVE, EVALUATION, MOST_BYTES, README, SHOWN, VIDEO, WEIGHTS
 from shared.checkpoint.weights_file import StoredWeights, load_weights, weights_file
 from shared.config.protocols import acting_in_words
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FileError, require
-from shared.files.run_file_names import CONFIG_FILE
+from shared.files.run_file_names import CONFIG_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_json
 from shared.text import class_name, count, refused, words_of
 
-_MOST_BYTES = {WEIGHTS: MOST_BYTES, SUMMARY: 1 << 20, EVALUATION: 1 << 20, README: 1 << 20}
+_MOST_BYTES = {WEIGHTS: MOST_BYTES, SUMMARY_FILE: 1 << 20, EVALUATION: 1 << 20, README: 1 << 20}
 """Files that are pulled, with their largest sizes."""
-_NUMBERS = {EVALUATION: ("mean", "sd", "episodes", "version"), SUMMARY: ("steps", "rounds")}
+_NUMBERS = {EVALUATION: ("mean", "sd", "episodes", "version"), SUMMARY_FILE: ("steps", "rounds")}
 """Numbers that the list of the zoo and a README show, by file."""
 
 
@@ -170,7 +170,7 @@ def _model_card(entry: Path, repo: str) -> str:
     """README of a repository: that of the entry, with metadata for the Hub and how to pull it."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    found, is_atari = read_json(entry / EVALUATION), read_json(entry / SUMMARY).get("frames") is not None
+    found, is_atari = read_json(entry / EVALUATION), read_json(entry / SUMMARY_FILE).get("frames") is not None
     game, task = found["game"], "reinforcement-learning"
     score, rules = f"{found['mean']:.2f} +/- {found['sd']:.2f}", f"{found['episodes']} episodes, {found['protocol']}"
     result = EvalResult(task, game, game, "mean_reward", score, metric_name=f"mean_reward, {rules}")
@@ -218,7 +218,7 @@ def _make_entry(
         raise ConfigError(f"The weights are larger than the {MOST_BYTES / 1e6:.0f} MB that they may have.")
     evaluation = evaluating.evaluate(entry / WEIGHTS, **code, device=device, video=entry / VIDEO)
     _draw(run, weights.game, entry / CURVE)
-    for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
+    for file, content in ((SUMMARY_FILE, summary), (EVALUATION, evaluation)):
         (entry / file).write_text(json.dumps(content, indent=1) + "\n")
     loading = shlex.join(["--load", f"zoo/{name}", *words_of(**code)])
     parts = [_readme(weights, training, steps, loading, evaluation)]
@@ -253,12 +253,12 @@ def steps_at_version(version: int, summary: dict[str, Any]) -> int:
 def _run_of(source: Path) -> tuple[Path, Config, dict[str, Any]]:
     """Directory, configuration and summary of the run `source`, or of the run that contains it."""
     for run in (source, *source.absolute().parents[:2]):
-        if os.path.isfile(run / CONFIG_FILE) and os.path.isfile(run / SUMMARY):
+        if os.path.isfile(run / CONFIG_FILE) and os.path.isfile(run / SUMMARY_FILE):
             with refused(f"{source} cannot be shared.", (ConfigError, FileError, OSError)):
-                return run, Config.from_json(read_json(run / CONFIG_FILE)), _read_numbers(run / SUMMARY)
+                return run, Config.from_json(read_json(run / CONFIG_FILE)), _read_numbers(run / SUMMARY_FILE)
     raise ConfigError(
-        f"{source} is in no run directory with the {CONFIG_FILE} and the {SUMMARY} of a run that ended: name a run, or "
-        "a file of weights in its directory."
+        f"{source} is in no run directory with the {CONFIG_FILE} and the {SUMMARY_FILE} of a run that ended: name a "
+        "run, or a file of weights in its directory."
     )
 
 

@@ -180,7 +180,8 @@ def group_plan(plan: Plan, cores: int) -> Plan:
     }
     if not plan.method.on_policy:
         changes["replay_size"] = plan.run_schedule.round_steps
-    return Plan(plan.config.with_settings(**changes), plan.actions, keeps_every_boundary=True)
+    config = plan.config.with_settings(**changes)
+    return Plan(config, plan.actions, keeps_every_boundary=True, own_torso=plan.own_torso)
 
 
 def main() -> int:

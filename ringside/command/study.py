@@ -170,14 +170,12 @@ class StudyResult:
     """A study after its last trial, or after a signal has stopped it."""
 
     best: TrialResult | None
-    """None: no trial is complete."""
+    """None: no trial is complete. Its `run_dir` serves as --config, and as `ringside.train(config=...)`."""
     trials: tuple[TrialResult, ...]
     report: Path | None
     """Page with the plots of the study; None: no trial is complete, or it could not be written."""
-    best_config: Path | None
-    """Run of the best trial, for --config and `ringside.train(config=...)`."""
     stopped: bool
-    """True if a signal stopped it; the same call continues."""
+    """True if there are trials left that no process runs, as after a signal; the same call continues."""
 
 
 def tune(
@@ -297,17 +295,17 @@ class Search:
     def _results(self) -> StudyResult:
         """The trials, the best of them, and a report."""
         trials = tuple(self._result(each) for each in self.study.trials if each.params)
-        stopped = sum(each.state != "running" for each in trials) < self.trials
+        stopped = bool(self._interrupted()) or len(self.study.trials) < self.trials  # what no process runs
         complete = sorted((each for each in trials if each.value is not None), key=lambda each: -(each.value or 0.0))
         if not complete:
             self.note("No trial is complete, so there is no best one.")
-            return StudyResult(None, trials, None, None, stopped)
+            return StudyResult(None, trials, None, stopped)
         report = None
         try:
             report = self._report([each.run_dir for each in complete[:MOST_REPORTED]])
         except (ConfigError, OSError) as error:
             self.note(f"There is no report: {error}")
-        return StudyResult(complete[0], trials, report, complete[0].run_dir, stopped)
+        return StudyResult(complete[0], trials, report, stopped)
 
     # --- trials
 

@@ -111,7 +111,7 @@ class Job:
         """Delete the replay of the ended run, after its manifests: the weights stay."""
         segments = [*(self.directory / CHECKPOINTS).glob("*.ring")]
         for _, path in manifests_in(self.directory / CHECKPOINTS) if segments else ():
-            with suppress(CheckpointError):  # one that cannot be read serves nobody
+            with suppress(CheckpointError):  # an unreadable one stays as it is
                 values = asdict(read_manifest(path))
                 kept = [piece for piece in values["pieces"] if not piece["name"].endswith(".ring")]
                 del values["path"], values["refused"]
@@ -242,7 +242,8 @@ def repetition(options: Options) -> tuple[Options, list[Job]]:
     if others := {name for name, _ in differing} - MAY_CHANGE_ON_RESUME:
         raise ConfigError(f"--repeat takes its settings from {first}: omit {', '.join(map(flag_of, sorted(others)))}.")
     if ((began := found["run"]["init_from"]) is None) != (given.run.init_from is None):
-        raise ConfigError(f"--repeat {options.repeat}: pass --init-from as that run did: {began or 'not at all'}.")
+        needed = f"pass --init-from {began}" if began else "omit --init-from"
+        raise ConfigError(f"--repeat {options.repeat}: {needed}, as that run did.")
     (job := Job(resolve(config.with_settings(run_dir=again)), again)).require_same()
     return replace(options, final_episodes=None if judged.get("eval_steps") else judged.get("episodes")), [job]
 

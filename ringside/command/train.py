@@ -60,7 +60,7 @@ class Options(Limits, Nodes, Choices):
 
 
 def configuration(arguments: Sequence[str]) -> Config:
-    """Configuration from the options, unchecked. Raises `ConfigError`; exits with code 2 on an unknown option."""
+    """Configuration from the options, unchecked. Raises `ConfigError`; exits with 0 after --help."""
     return config_of(parse_choices(Options, arguments, "train"))
 
 

@@ -43,9 +43,9 @@ def main(arguments: Sequence[str]) -> int:
         say("Stopped. The same command continues where it was.")
     if result.best is None:
         return 1
-    say(f"The best is trial {result.best.number}, mean return {result.best.value:.2f}: {result.best_config}")
+    say(f"The best is trial {result.best.number}, mean return {result.best.value:.2f}: {result.best.run_dir}")
     if result.report is not None:
         say(f"The report is in {result.report}.")
     named = words_of(**code_named(options))  # which no file decides
-    say(f"Train with these settings: {command('--config', str(result.best_config), *named)}")
+    say(f"Train with these settings: {command('--config', str(result.best.run_dir), *named)}")
     return 1 if result.stopped else 0

@@ -11,6 +11,7 @@ from ringside.agents.zoo_entries import add_to_zoo, pull_from_hub, push_to_hub, 
 from ringside.command.arguments import parse
 from ringside.zoo import catalogue
 from shared.errors import ConfigError
+from shared.files.run_file_names import SUMMARY_FILE
 from shared.files.strict_json import read_json
 from shared.text import command, count, flag_of, nearest, printable, words_of
 
@@ -102,8 +103,10 @@ def _with_flags(words: Sequence[str]) -> list[str]:
 
 def _line(name: str) -> str:
     """One line of text for an entry."""
+    if not (catalogue.ZOO / name / catalogue.EVALUATION).is_file():
+        return f"{name}: no evaluation"
     found = read_json(catalogue.ZOO / name / catalogue.EVALUATION)
-    steps = steps_at_version(found["version"], read_json(catalogue.ZOO / name / catalogue.SUMMARY))
+    steps = steps_at_version(found["version"], read_json(catalogue.ZOO / name / SUMMARY_FILE))
     return (
         f"{name}: {with_protocol(found['game'], found['protocol'])}, mean {found['mean']:.2f} +- {found['sd']:.2f} of "
         f"{count(found['episodes'], 'episode')}, trained for {steps:,} steps"

@@ -185,7 +185,7 @@ def _adopt(board: Board, files: RunFiles, manifest: Manifest) -> None:
     directory."""
     checkpoints = files.checkpoints  # creates their directory
     source, target = manifest.run_dir / METRICS_FILE, files.run_dir / METRICS_FILE
-    if manifest.run_dir.resolve() == files.run_dir.resolve():
+    if manifest.directory.resolve() == checkpoints.directory.resolve():
         board.saved[0] = manifest.boundary
     else:
         checkpoints.cut_back(0)  # what a run without a checkpoint left in this directory

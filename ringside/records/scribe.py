@@ -33,6 +33,7 @@ from shared.files import disk_trouble
 from shared.files.atomic import write_atomic
 from shared.files.run_file_names import SUMMARY_FILE
 from shared.files.strict_json import read_object
+from shared.machine import facts
 from shared.memory.board import METRIC_RECORDS, Phase
 from shared.memory.boundary import Moved, capture, newest_boundary
 from shared.memory.process_table import Role
@@ -164,6 +165,7 @@ class Scribe:
         if not self._board.prepared[0]:
             self._former = read_object(run_dir / SUMMARY_FILE)
             prepare(memory, self._files, self._heartbeat, checkpoint)
+        self._machine = facts.describe()  # before the work: a driver may take longer than a heartbeat
         self.retries = {kind: Retry() for kind in KINDS}
         """A refusal of one kind delays no other: there may be space for a line, and none for a checkpoint."""
         self._has_recorded = False
@@ -366,7 +368,7 @@ class Scribe:
         if 0 <= boundary < self._board.written[0]:  # the run stopped at its newest snapshot
             self._files.metrics.cut(boundary)
             publish_totals(self._board, self._files.metrics.totals, {})
-        summary = make_summary(self._memory, self._files.metrics, boundary, self._former)
+        summary = make_summary(self._memory, self._files.metrics, boundary, self._machine, self._former)
         self._files.sync()
         write_atomic(self._files.run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
         self.retries = {kind: Retry() for kind in KINDS}

@@ -44,7 +44,9 @@ def run_counters(memory: Memory) -> dict[str, float]:
     return counters
 
 
-def make_summary(memory: Memory, log: MetricsLog, boundary: int, former: Mapping[str, Any] = {}) -> dict[str, Any]:
+def make_summary(
+    memory: Memory, log: MetricsLog, boundary: int, machine: Mapping[str, Any], former: Mapping[str, Any] = {}
+) -> dict[str, Any]:
     """Summary at a boundary whose snapshots are in memory; below 0: the run did not begin.
 
     A start that has recorded nothing keeps the bottleneck and the busy shares of the `former` summary.
@@ -83,7 +85,7 @@ def make_summary(memory: Memory, log: MetricsLog, boundary: int, former: Mapping
         **load,
         "checkpoint": _checkpoint_fields(board),
         "learner_barrier_seconds": float(board.barrier_ns[0]) / 1e9,
-        "machine": facts.describe(),
+        "machine": machine,
     }
 
 

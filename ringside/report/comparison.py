@@ -131,7 +131,6 @@ def _has_sticky(protocol: str, sticky: float) -> bool:
     return protocol in PROTOCOLS and PROTOCOLS[protocol].sticky == sticky
 
 
-Scores = Mapping[str, NDArray[np.float64]]
 Drawn = Sequence[NDArray[np.float64]]
 """Scores of each game, float64[replicates, runs]."""
 Statistic = Callable[[Drawn], NDArray[np.float64]]
@@ -193,35 +192,21 @@ class Estimate:
     high: float | None = None
 
 
-def estimate(
-    scores: Scores, statistic: Statistic, *, replicates: int = REPLICATES, confidence: float = CONFIDENCE
-) -> Estimate:
-    """Statistic of all scores, at least one of every game, with the percentile interval of the stratified bootstrap.
-
-    The same scores always give the same interval.
-    """
-    games = [np.asarray(scores[game], np.float64) for game in sorted(scores)]
-    found = bootstrap(games, statistic, replicates, confidence).tolist()
-    return Estimate(*found[: 1 if all(len(runs) < 2 for runs in games) else 3])
-
-
 def bootstrap(
     games: Sequence[NDArray[np.float64]], statistic: Statistic, replicates: int, confidence: float = CONFIDENCE
 ) -> NDArray[np.float64]:
-    """Statistic of the scores of games, and both ends of its percentile interval by the bootstrap, [3, ...]."""
+    """Statistic of the scores of games, and both ends of its percentile interval by the stratified bootstrap, [3, ...].
+
+    The same scores always give the same interval.
+    """
     generator, tail = np.random.default_rng(0), (1 - confidence) / 2
     drawn = [runs[generator.integers(len(runs), size=(replicates, len(runs)))] for runs in games]
     value = statistic([runs[None, :] for runs in games])[0]
     return np.stack([value, *np.quantile(statistic(drawn), (tail, 1 - tail), axis=0)])
 
 
-def profile_of(games: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Performance profile of the scores of games, and both ends of its interval, [3, thresholds]."""
-    return bootstrap(games, profile, CURVE_REPLICATES)
-
-
 IGNORED_SETTINGS = {"game", "env", "seed", *MAY_CHANGE_ON_RESUME, *ARITHMETIC, *vars(Evaluate())}
-IGNORED_SETTINGS -= {"total_steps", "precision"}
+IGNORED_SETTINGS -= {"total_steps", "precision", "init_from"}
 """Settings in which the runs of one arm may differ."""
 
 
@@ -268,7 +253,7 @@ class Measure:
 MEASURES = (
     Measure(
         "final evaluation",
-        "mean return of the final weights, in an evaluation of their own",
+        "mean return of the final weights, evaluated after training",
         lambda run: float(run.by_protocol["final"]["mean"]) if "final" in run.by_protocol else math.nan,
         lambda run: EvaluationRules.read(run.by_protocol["final"], run.by_protocol["final"]["episodes"]),
     ),
@@ -358,9 +343,9 @@ class Comparison:
 
     def aggregates(self, arm: Arm) -> dict[str, Estimate]:
         """Statistics of Agarwal et al. 2021 over the aggregated games; empty without such games."""
-        scores = dict(zip(self.aggregated_games, self.normalized(arm), strict=True))
-        found = {name: estimate(scores, statistic) for name, statistic in STATISTICS.items()} if scores else {}
-        return found if self.runs_a_game >= FEWEST_RUNS else {name: Estimate(found[name].value) for name in found}
+        games, (replicates, ends) = self.normalized(arm), (REPLICATES, 3) if self.runs_a_game >= FEWEST_RUNS else (1, 1)
+        found = {name: bootstrap(games, each, replicates) for name, each in STATISTICS.items()} if games else {}
+        return {name: Estimate(*each.tolist()[:ends]) for name, each in found.items()}
 
     def improvements(self, arm: Arm) -> dict[str, Estimate]:
         """Probability of improvement of an arm over every other and over published agents; empty with few runs.

@@ -23,13 +23,15 @@ from numpy.typing import NDArray
 
 from ringside.records.scores import REFERENCE
 from ringside.report.comparison import (
+    CURVE_REPLICATES,
     THRESHOLDS,
     Arm,
     Comparison,
     Estimate,
     PublishedCurve,
+    bootstrap,
     comparable_agents,
-    profile_of,
+    profile,
 )
 from ringside.report.records import Records
 from shared.files.atomic import write_atomic
@@ -37,7 +39,7 @@ from shared.text import readable
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1)))
-"""Line styles, for more arms than colors."""
+"""Line styles: with seven colors they tell 21 arms apart."""
 GRAY = "#777777"
 """Color of what others published."""
 IMPROVEMENT = "Probability of improvement"
@@ -128,7 +130,7 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis, published: Seq
     axes = figure.add_subplot()
     for i, arm in enumerate(comparison.arms):
         if arm.of(game):
-            _draw_arm(axes, arm, game, axis, color_of(i), DASHES[i // len(COLORS) % len(DASHES)])
+            _draw_arm(axes, arm, game, axis, color_of(i), DASHES[i % len(DASHES)])
     for each in published:
         _draw_published(axes, each, max(run.steps for run in runs))
     steps = "steps" if any(run.env for run in runs) else "steps (4 frames each)"
@@ -159,7 +161,8 @@ def intervals(comparison: Comparison) -> Figure:
     for axes, (name, each) in zip(figure.subplots(len(rows), height_ratios=rows), panels.items(), strict=True):
         for y, (_, found, color) in enumerate(each):
             low, high = (found.value if end is None else end for end in (found.low, found.high))
-            axes.errorbar(found.value, y, xerr=[[found.value - low], [high - found.value]], fmt="o", color=color, ms=4)
+            ends = np.maximum(0.0, [[found.value - low], [high - found.value]])  # a percentile may lie beyond the value
+            axes.errorbar(found.value, y, xerr=ends, fmt="o", color=color, ms=4)
         axes.set_yticks(range(len(each)), [textwrap.fill(label, 30) for label, _, _ in each], fontsize=7)
         axes.set_ylim(len(each) - 0.4, -0.6)
         axes.set_title(name, loc="left", fontsize=8)
@@ -174,9 +177,10 @@ def performance_profiles(comparison: Comparison) -> Figure:
         xlabel="human-normalized score", ylabel="share of runs above it", xlim=(0, 2), ylim=(0, 1)
     )
     for i, arm in enumerate(comparison.arms):
-        value, low, high = profile_of(comparison.normalized(arm))
+        value, low, high = bootstrap(comparison.normalized(arm), profile, CURVE_REPLICATES)
         axes.fill_between(THRESHOLDS, low, high, color=color_of(i), alpha=0.18, linewidth=0)
-        axes.plot(THRESHOLDS, value, color=color_of(i), label=textwrap.fill(arm.label, 34))
+        look: Any = {"color": color_of(i), "linestyle": DASHES[i % len(DASHES)]}
+        axes.plot(THRESHOLDS, value, label=textwrap.fill(arm.label, 34), **look)
     axes.legend()
     return figure
 

@@ -106,8 +106,9 @@ def load(run_dir: Path) -> Records:
         OSError: as the system says it.
     """
     with refused(f"{run_dir} has a file that cannot be read, so leave the run out:", FileError):
-        config, (rounds, episodes, evaluations) = _config(run_dir), _metrics(run_dir)
+        # The summary first: of a run that ends meanwhile all records are read, and none of its end.
         summary = read_json(run_dir / SUMMARY_FILE, _JSON_LIMIT) if os.path.lexists(run_dir / SUMMARY_FILE) else None
+        config, (rounds, episodes, evaluations) = _config(run_dir), _metrics(run_dir)
         by_protocol = {
             kind: _evaluation_in(run_dir / name)
             for kind, name in EVALUATION_FILES.items()

@@ -103,7 +103,7 @@ def _seeds(comparison: Comparison) -> Iterator[str]:
         yield f"Some game has {'one seed' if fewest == 1 else 'two seeds'} only: intervals need {FEWEST_RUNS}."
     missing = [game for game in comparison.games if game not in comparison.aggregated_games]
     if missing and len(comparison.games) > 1:
-        yield f"Not in the aggregates, as the reference's or a configuration's score is missing: {', '.join(missing)}."
+        yield f"Not in the aggregates, since a reference score or a configuration's is missing: {', '.join(missing)}."
 
 
 def _episodes_behind(comparison: Comparison) -> Iterator[str]:
@@ -172,8 +172,8 @@ def _arithmetic(comparison: Comparison) -> Iterator[str]:
     shared = {run: taken for run in comparison.runs if (taken := _shared_cores(run)) >= WORTH_SAYING}
     if shared:
         yield (
-            f"Other programs, or other machines, used up to {max(shared.values()):.0%} of the cores of "
-            f"{_named([*shared])}: their speeds are too low."
+            f"Other programs or virtual machines used up to {max(shared.values()):.0%} of the cores of "
+            f"{_named([*shared])}: speeds shown are too low."
         )
 
 
@@ -382,11 +382,11 @@ def _of_arm(comparison: Comparison, arm: Arm) -> Row:
 
 def _aggregate_rows(comparison: Comparison) -> Iterator[Row]:
     """Rows of the table of aggregates: arms, then published agents; none without aggregated games."""
-    few = ["one run a game", "two runs a game"][comparison.runs_a_game - 1 : FEWEST_RUNS - 1] or [""]
     for arm in comparison.arms if comparison.aggregated_games else ():
+        few = {1: "one run a game", 2: "two runs a game"}.get(min(map(len, comparison.normalized(arm))), "")
         found = comparison.aggregates(arm).items()
         yield {"configuration": arm.label} | {
-            name: (score(each.value, 3), _interval(each) or few[0]) for name, each in found
+            name: (score(each.value, 3), _interval(each) or few) for name, each in found
         }
     for agent in _agents(comparison):
         if known := comparison.published_aggregates(agent):

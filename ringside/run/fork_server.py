@@ -51,8 +51,9 @@ class ForkServer:
             OSError: no server can be started.
         """
         if self._socket is None or self._process is None:
-            self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            program = f"import sys; sys.path[:] = {sys.path}; from {__name__} import serve; "
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            path = [each for each in sys.path if isinstance(each, str)]  # Python imports from no other
+            program = f"import sys; sys.path[:] = {path}; from {__name__} import serve; "
             program += f"exec(serve({theirs.fileno()}, {self.modules}))"
             with theirs:
                 self._process = subprocess.Popen(
@@ -61,7 +62,7 @@ class ForkServer:
                     restore_signals=False,
                     preexec_fn=partial(die_with, os.getpid()),
                 )
-            self.pids = [self._process.pid]
+            self._socket, self.pids = ours, [self._process.pid]
         self._states.append((self._process.pid, None))
         message = msgpack.encode([len(self._states) - 1, words[-2], descriptors])
         with suppress(ConnectionError):  # the next look at its state says so, too

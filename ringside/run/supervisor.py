@@ -275,9 +275,10 @@ class Supervisor:
 
         Members are connected: without one the others cannot go on.
         """
-        learners = self._processes.learners if index in self._processes.learners else ()
+        learners = self._processes.learners
         shared = GPU_ROLES if self._uses_mps and index in (*GPU_ROLES, *learners) else ()
-        together = sorted({index, *(each for each in (*learners, *shared) if each in self._children)})
+        team = learners if {index, *shared} & {*learners} else ()
+        together = sorted({index, *(each for each in (*team, *shared) if each in self._children)})
         for each in together:
             if not _end(self._children[each].process):
                 self._forget(each)
@@ -309,7 +310,7 @@ class Supervisor:
         if not self._children or self._board.stop[0] != Stop.RUN:
             return
         dropped, step = self._unsaved
-        if not dropped:
+        if not dropped or self._plan.keeps_every_boundary:  # the head keeps what a group played
             nothing = f"there is nothing {'to save yet' if self._plan.config.run.resume is None else 'new to save'}"
             self._note(f"{why}: {nothing if self._board.committed < 0 else f'the run is saved at step {step:,}'}.")
             self._stop()

@@ -40,7 +40,7 @@ def look_at_torso(
     """
     question = {"name": name, "frames": frames, "device": device, "precision": precision}
     words = [sys.executable, "-P", "-m", "learner.networks.own_torso"]
-    path = os.pathsep.join(each or os.getcwd() for each in sys.path)  # as processes of the run have it
+    path = os.pathsep.join(each or os.getcwd() for each in sys.path if isinstance(each, str))  # as the run has it
     process, code, last = f"The process that tries --network {name}", 0, ""
     found = None
     try:

@@ -35,7 +35,7 @@ from shared.errors import StopTraining
 from shared.files.atomic import PRIVATE_UMASK, remove_temporaries, write_atomic
 from shared.files.lock import locked
 from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
-from shared.files.strict_json import read_json
+from shared.files.strict_json import read_json, read_object
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE, Live, withdraw
@@ -260,9 +260,7 @@ def _owned(ready: Plan) -> Iterator[Manifest | None]:
         ConfigError: it is another's, holds a run that this one does not continue, or cannot be written; or there is
             nothing to resume.
     """
-    config, run = ready.config, ready.config.run
-    run_dir = run.run_dir
-    content = json.dumps(config.to_json(), indent=2).encode() + b"\n"
+    config, told, run_dir = ready.config, ready.config.to_json(), ready.config.run.run_dir
     with ExitStack() as held:
         with refused(f"--run-dir {run_dir} cannot be written"), _private_umask():
             is_new = not run_dir.exists()
@@ -274,7 +272,10 @@ def _owned(ready: Plan) -> Iterator[Manifest | None]:
             own = continues(ready, checkpoint)
             require_run_directory(run_dir, continues=own, **code_named(config))
             remove_temporaries(run_dir)
-            write_atomic(run_dir / CONFIG_FILE, content)
+            former = read_object(run_dir / CONFIG_FILE).get("run") if own else None
+            if isinstance(former, dict) and isinstance(former.get("init_from"), str):
+                told["run"]["init_from"] = former["init_from"]  # no resume forgets where its weights began
+            write_atomic(run_dir / CONFIG_FILE, json.dumps(told, indent=2).encode() + b"\n")
         yield checkpoint
 
 

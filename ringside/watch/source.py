@@ -355,8 +355,8 @@ class Runs:
 
     def listed(self) -> dict[str, Any]:
         """Runs, the newest first; `seen` changes when the outline of a run may have changed."""
-        found = [path for _, path in sorted(runs_below(self.directory), reverse=True)[:MOST_RUNS]]
-        found = found if self._only is None else [self._only]
+        found = [self._only] if self._only else [path for _, path in sorted(runs_below(self.directory), reverse=True)]
+        found = found[:MOST_RUNS]
         self._paths += [path for path in found if path not in self._paths]
         return {"directory": str(self.directory), "runs": [self._listed(path) for path in found]}
 

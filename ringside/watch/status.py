@@ -72,7 +72,7 @@ def figures(status: Status) -> list[tuple[str, str]]:
         ("playing", f"{number(status.steps_per_second, 0)} steps/s"),
         ("return", _returned(status)),
         ("learning", learning),
-        ("episodes", f"{number(status.episodes, 0)} (best {number(status.best_return, 0)})"),
+        ("episodes", f"{number(status.episodes, 0)} (best {number(status.best_return, 1)})"),
         *((metric_of(name).label, _with_unit(name, value)) for name, value in status.metrics.items()),
         *([] if status.epsilon is None else [("epsilon", number(status.epsilon, 3))]),
         ("evaluated", evaluated),

@@ -15,12 +15,10 @@ from pathlib import Path
 
 from shared.errors import ConfigError
 from shared.files.plain_files import exists
-from shared.files.run_file_names import SUMMARY_FILE
 from shared.root import IN_A_CLONE, ROOT
 
 ZOO = ROOT / "zoo" if IN_A_CLONE else Path(__file__).parent
 WEIGHTS = "weights.safetensors"
-SUMMARY = SUMMARY_FILE
 EVALUATION = "evaluation.json"
 README = "README.md"
 CURVE = "curve.png"

@@ -20,7 +20,6 @@ from shared.memory.plan import Plan
 from tests.support.runs import living
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = "--game pong --device cpu --precision fp32 --envs 4 --actors 1 --inference-batch 4 --learner-members 1 \
 --network small --round-steps 80 --replay-size 160 --learning-starts 80"
 

@@ -35,7 +35,7 @@ def make_plan(**settings: Any) -> Plan:
 
 
 @pytest.fixture(autouse=True)
-def prepared(one_thread: None) -> None:
+def prepared() -> None:
     prepare(make_plan().config)
 
 

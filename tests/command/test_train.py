@@ -127,6 +127,15 @@ def test_a_resume_is_checked_again_once_the_directory_is_locked(run_dir: Path) -
         pass
 
 
+def test_a_resume_keeps_where_the_weights_began(run_dir: Path) -> None:
+    config = run_dir / "config.json"
+    config.write_text(config.read_text().replace('"init_from": null', '"init_from": "w"'))
+    ready = ringside.plan(ringside.starting_point(None, run_dir).with_settings(total_steps=2_880))
+    with training._owned(ready):
+        assert json.loads(config.read_text())["run"]["init_from"] == "w"
+    assert ready.config.run.init_from is None
+
+
 @pytest.mark.parametrize("tracked", [True, False])
 def test_a_resume_without_its_tracking_says_so(run_dir: Path, monkeypatch: pytest.MonkeyPatch, tracked: bool) -> None:
     change_config(run_dir, "run", track="wandb" if tracked else "off")

@@ -4,7 +4,6 @@ import hashlib
 import json
 from pathlib import Path
 
-import pytest
 import torch
 
 from benchmarks.serial import Serial
@@ -16,7 +15,6 @@ from shared.files.run_file_names import CONFIG_FILE
 from tests.support.runs import finish, flags_in, start, summary
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_serial_loop_gives_the_weights_of_a_run(run_dir: Path) -> None:
     settings = flags_in("envs=1 lane_envs=1 actors=1 inference_batch=1 schedule=alternate total_steps=480")
     steps = flags_in("round_steps=240 learning_starts=240 snapshot_every_steps=240 replay_size=360")

@@ -12,7 +12,6 @@ from shared.frame_shape import FRAME_SIDE, STACK
 from tests.support import pixel_game
 from tests.support.runs import finish, flags_in, records, start, summary
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 PLAYED_WELL = 1.5
 """Mean return that only a paddle under the block gets: at random it is -0.2, at best 2.2."""
 

@@ -23,7 +23,6 @@ from tests.support.played_ring import ACTIONS
 from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config, worker_memory
 from workers.gradients import Gradients, make_worker_method
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 WORKER, ROUND = 1, 2
 
 

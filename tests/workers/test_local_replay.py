@@ -18,7 +18,6 @@ from tests.support.worker_memory import LANE_ENVS, T_MAX, worker_config, worker_
 from tests.workers.test_gradients import models_of
 from workers.gradients import Gradients, make_worker_method
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 WORKER, BATCH, WINDOW = 1, 64, 3
 
 

@@ -19,7 +19,6 @@ from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config
 from workers import versions
 from workers.versions import Hogwild, Versions
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 ROUNDS = 3
 
 

@@ -23,8 +23,6 @@ from shared.process.child import ChildSpec, Doorbells
 from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config
 from workers.worker import WorkerProcess
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 ACTIONS, ROUNDS = 3, 8
 STEPS = ROUNDS * WORKERS * LANE_ENVS * T_MAX
 FOREVER = 1 << 62

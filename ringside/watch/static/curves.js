@@ -25,12 +25,12 @@ export class Curves {
     this.charts.get(key).show(data, this.last);
   }
 
-  // rows: records by kind; the state of a living run adds the present moment.
+  // rows: records by kind; the state adds the present moment, and of an ended run, whose records are thinned, the end.
   update({ status, living, curves }, rows) {
     this.last = Math.max(status.steps ?? 0, rows.round.at(-1)?.[0] ?? 0, rows.evaluation.at(-1)?.[0] ?? 0);
     const upToNow = (place, now) => {
       const points = rows.round.map((row) => [row[0], row[place]]);
-      return living && typeof now === "number" ? [...points, [status.steps, now]] : points;
+      return (living || place === RETURN) && typeof now === "number" ? [...points, [status.steps, now]] : points;
     };
     const title = (name) => name[0].toUpperCase() + name.slice(1);
     this.show("Return", [{ name: "an episode", look: "c5", dots: true }, { name: "mean of up to 100", look: "c1", main: true }],

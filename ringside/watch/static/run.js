@@ -1,4 +1,4 @@
-// The page of a run: requests state and pictures, and shows them. It requests only while it is visible.
+// The page of a run: requests state and pictures, and shows them. A hidden page requests the state alone, every 5 s.
 
 import { Curves } from "./curves.js";
 import { Mosaic, showEnv } from "./frames.js";
@@ -117,7 +117,7 @@ function showRole(role, i) {
 
 function showAlerts() {
   const said = state ? [...state.status.warnings] : [];
-  if (failures > 1) said.push("The page's server does not answer. The run continues; start the server again with: python launch.py watch");
+  if (failures > 1) said.push("The page's server does not answer. No run needs it; start it again with: python launch.py watch");
   find("alerts").replaceChildren(...said.map((sentence) => element("p", { class: "alert" }, sentence)));
   const [word, look] = mode();
   showMode(word, look);

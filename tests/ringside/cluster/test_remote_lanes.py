@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from ringside.cluster import remote_lanes
+from ringside.cluster.group_host import group_plan
 from ringside.cluster.node_object import Node, NodeLost, fingerprint
 from shared.errors import FatalError
 from shared.memory.board import Stop
+from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
+from shared.network_spec import OwnTorso
 from tests.support.cluster_of_objects import Fault, ObjectCluster, ObjectHost
+from tests.support.configurations import settled
 from tests.support.remote_world import NUMERICS, ROUND_TICKS, ROUNDS, PlayedGroup, RemoteWorld
 from tests.support.waiting import until
 
@@ -91,6 +95,11 @@ def test_lanes_on_nodes_keep_a_snapshot_where_the_run_ends(fault: tuple[str, int
         assert len(hosts.hosts) > 2, "a group was lost while its lanes stood there"
     lanes = range(memory.run_schedule.lanes)
     assert [memory.lane_snapshots.read(lane, 3) for lane in lanes] == [expected.read(lane, 3) for lane in lanes]
+
+
+def test_a_group_has_the_network_of_the_user() -> None:
+    plan = Plan(settled(network="tests.support.own_networks:Linear"), 4, own_torso=OwnTorso(16, 512, (("w", (16, 4)),)))
+    assert group_plan(plan, 2).parameters == plan.parameters
 
 
 def test_the_head_plays_its_share_beside_a_node_that_is_lost() -> None:

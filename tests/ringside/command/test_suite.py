@@ -282,7 +282,7 @@ def test_only_a_run_that_has_ended_is_repeated(ended: Program, broken: str) -> N
 
 NO_REPEAT = [
     (("--batch-size", "64", "--n-step", "3"), "takes its settings from .*pong-1: omit --batch-size, --n-step"),
-    (("--init-from", "w"), "--repeat pong-1: pass --init-from as that run did: not at all"),
+    (("--init-from", "w"), "--repeat pong-1: omit --init-from, as that run did"),
     (("--stop-at", "3"), "--stop-at is not for suites"),
     (("--network", "mine:Net"), "takes its settings from .*pong-1: omit --network"),
 ]

@@ -79,7 +79,7 @@ def test_trials_are_runs_with_settings_of_the_space_and_the_best_is_kept(program
     assert (result.best.settings["learning_rate"], result.stopped) == (max(rates), False)
     for config, rate, trial in zip(program.calls, rates, result.trials, strict=True):
         assert config == CONFIG.with_settings(learning_rate=rate, run_dir=trial.run_dir)
-    assert ringside.starting_point(None, None, config=result.best_config).learn.learning_rate == max(rates)
+    assert ringside.starting_point(None, None, config=result.best.run_dir).learn.learning_rate == max(rates)
 
 
 def test_the_same_call_continues_and_adds_trials(program: Program) -> None:
@@ -156,7 +156,7 @@ def test_a_trial_whose_process_died_early_is_taken_later(program: Program, monke
 def test_no_trial_is_run_beyond_those_that_were_asked_for(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = optuna.Study.ask
     monkeypatch.setattr(optuna.Study, "ask", lambda opened: (ask(opened), ask(opened))[1])  # another process asks, too
-    assert (program(trials=1).trials, program.calls) == ((), [])
+    assert ((found := program(trials=1)).trials, found.stopped, program.calls) == ((), False, [])
 
 
 def test_a_trial_that_had_ended_when_the_study_was_stopped_counts(program: Program) -> None:

@@ -195,12 +195,12 @@ def test_the_summary_says_what_limited_the_run_since_the_beginning_of_learning(m
     former = {"limit": {"name": "learner"}, "roles": {"learner": {"busy": 1.0}}, "steps": 9}
     with closing(MetricsLog(tmp_path / "metrics.jsonl")) as log:
         board.samples[[LEARNING, NEWEST]] = Sample.take(memory, 10 * SECOND).words
-        at_once = make_summary(memory, log, -1, former)  # a start that has recorded nothing
+        at_once = make_summary(memory, log, -1, {}, former)  # a start that has recorded nothing
         board.samples[NEWEST] = after_four_seconds(memory).words
         board.private_bytes[Role.LEARNER], board.device_bytes[Role.LEARNER] = 700_000_000, 8_000_000_000
         board.replay_device_bytes[0] = 7_000_000_000
         board.busy_ns[ACTOR:] += 99 * SECOND  # after the newest record
-        found = make_summary(memory, log, -1, former)
+        found = make_summary(memory, log, -1, {}, former)
     assert (at_once["limit"], at_once["roles"], at_once["steps"]) == (former["limit"], former["roles"], 0)
     speeds = {"steps_per_second": 30.0, "limit_steps_per_second": 30.0, "seconds": 4.0}
     assert found["limit"].items() >= ({"role": "learner", "share_of_limit": 1.0} | speeds).items()

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -290,7 +291,7 @@ def test_a_resume_continues_counts_and_says_whether_it_is_exact(tmp_path: Path, 
     assert (run_counters(memory)["restarts"], run_counters(memory)["seconds"] > 0) == (2, True)
     assert not (tmp_path / "run" / "summary.json").exists(), "the run is unfinished"
     assert not (tmp_path / "run" / "evaluation-final.json").exists(), "of a round that is played again"
-    told = make_summary(memory, scribe._files.metrics, 0)
+    told = make_summary(memory, scribe._files.metrics, 0, {})
     assert (told["exact"], told["inexact_since_steps"]) == (since < 0, None if since < 0 else since)
     memory.board.commits.publish(0)
     memory.board.saved[0] = -1
@@ -323,6 +324,15 @@ def test_a_resume_elsewhere_takes_records_and_best_weights_along(tmp_path: Path,
     records = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("run", "other")]
     assert b'"kind": "round"' in records[0]
     assert records[0] == records[1]
+
+
+def test_a_resume_from_a_copy_inside_the_run_has_no_checkpoint_yet(tmp_path: Path, full_disk: MakeDisk) -> None:
+    disk, run_dir = full_disk(), tmp_path / "run"
+    disk.commit(disk.memory.run_schedule.snapshot_rounds)
+    copy = shutil.copytree(run_dir / "checkpoints", run_dir / "copy")
+    memory = Memory.create(disk.memory.plan)
+    Scribe(memory, run_dir, checkpoint=find_checkpoint(copy)).save()
+    assert find_checkpoint(run_dir).boundary == disk.memory.run_schedule.snapshot_rounds
 
 
 @pytest.mark.parametrize("refused", [False, True])

@@ -85,6 +85,11 @@ def test_the_same_experiment_counts_once_and_the_one_with_an_end_stays(tmp_path:
     assert [str(died.path) in each and "experiment and seed" in each for each in found.left_out] == [True, True]
 
 
+def test_a_run_that_began_with_weights_is_of_another_configuration(tmp_path: Path) -> None:
+    found = compared(tmp_path, {}, {"init_from": "w"})
+    assert [arm.label for arm in found.arms] == ["nature", "nature --init-from w"]
+
+
 OTHER_BITS = [
     ({"deterministic": "off"}, {"deterministic": "off"}),
     ({"learner_parts": 2}, {}),
@@ -259,5 +264,5 @@ def test_cores_that_others_used(tmp_path: Path, cores: object) -> None:
         summary = json.loads((run / "summary.json").read_text())
         summary["limit"] |= {"usable_cores": cores, "other_programs_cores": taken, "stolen_cores": 0.0}
         (run / "summary.json").write_text(json.dumps(summary))
-    sentence = f"Other programs, or other machines, used up to 75% of the cores of {runs[1]}: their speeds are too low."
+    sentence = f"Other programs or virtual machines used up to 75% of the cores of {runs[1]}: speeds shown are too low."
     assert notes(compare([load(run) for run in runs]), None) == ([sentence] if cores == 2 else [])

@@ -5,6 +5,7 @@ import math
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from ringside.report import plots
-from ringside.report.comparison import ATARI_100K, compare, profile_of, published, published_curves
+from ringside.report.comparison import ATARI_100K, THRESHOLDS, compare, published, published_curves
 from ringside.report.records import load, newest
 from ringside.report.report_page import score, write_report
 from shared.config.protocols import PROTOCOLS
@@ -169,7 +170,17 @@ def test_figures_show_what_was_computed(atari_100k: Callable[[int], Path]) -> No
     found = comparison.aggregates(arm)["Mean"]
     assert spread == pytest.approx([found.low, found.high])
     (ours,) = profiles.axes[0].lines
-    assert ours.get_ydata().tolist() == profile_of(comparison.normalized(arm))[0].tolist()
+    shares = [np.mean(np.concatenate(comparison.normalized(arm)) > threshold) for threshold in THRESHOLDS]
+    assert ours.get_ydata().tolist() == pytest.approx(shares)
+
+
+def test_an_interval_without_its_value_is_drawn(atari_100k: Callable[[int], Path], monkeypatch: Any) -> None:
+    """As a percentile interval of the median may be."""
+    comparison = compare([load(path) for path in atari_100k(1).parent.glob("*-*")])
+    found = comparison.aggregates(comparison.arms[0]).items()
+    beyond = {name: replace(each, low=each.value + 1, high=each.value + 2) for name, each in found}
+    monkeypatch.setattr(type(comparison), "aggregates", lambda *arms: beyond)
+    assert plots.intervals(comparison).axes
 
 
 def test_nothing_without_sticky_actions_stands_beside_runs_with_them(tmp_path: Path) -> None:

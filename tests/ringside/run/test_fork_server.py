@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from multiprocess import Pipe
@@ -52,6 +53,16 @@ def exit_code(process: ChildProcess) -> int | None:
     """Wait for the end."""
     assert wait_for_end(process, END_SECONDS)
     return process.exitcode
+
+
+def test_a_server_is_needed_anew_until_it_starts(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, ROOT])  # of which Python takes texts alone
+    assert exit_code(start(server, os._exit, 3)) == 3
+    server.close()
+    monkeypatch.setattr(subprocess, "Popen", Mock(side_effect=BlockingIOError))
+    for _ in range(2):
+        with pytest.raises(BlockingIOError):
+            start(server, os._exit, 3)
 
 
 def forked(process: ChildProcess) -> bool:

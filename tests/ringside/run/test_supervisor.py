@@ -146,6 +146,7 @@ DEATHS = [
     (Role.LEARNER, False, 4, [Role.LEARNER, 5, 6, 7]),
     (6, False, 4, [Role.LEARNER, 5, 6, 7]),
     (6, True, 4, [Role.INFERENCE, Role.LEARNER, 5, 6, 7]),
+    (Role.INFERENCE, True, 4, [Role.INFERENCE, Role.LEARNER, 5, 6, 7]),
 ]
 
 

@@ -85,7 +85,7 @@ SHOWN_WORDS = [
             "space_invaders nature, protocol nature, concurrent",
             "12.3% 6.15M of 50M steps round 615 of 5,000 1:23:45 gone, 9:41:40 left",
             "playing 1,234 steps/s return 812.3 (mean of 100)",
-            "learning 309 updates/s episodes 31,234 (best 2,140)",
+            "learning 309 updates/s episodes 31,234 (best 2,140.0)",
             "loss 0.0123 mean Q 3.46",
             "epsilon 0.100 evaluated 901.2 at 6M (best 940.3)",
             "saved at 6.1M (812.3 MB in 12.3 s)",
@@ -144,7 +144,7 @@ def test_a_low_terminal_has_one_line_for_all_that_play() -> None:
 def test_the_plain_line() -> None:
     assert line(status()) == (
         "1:23:45  12.3%  6,150,000 steps  playing 1,234 steps/s  return 812.3 (mean of 100)  "
-        "learning 309 updates/s  episodes 31,234 (best 2,140)  "
+        "learning 309 updates/s  episodes 31,234 (best 2,140.0)  "
         "loss 0.0123  mean Q 3.46  epsilon 0.100  evaluated 901.2 at 6M (best 940.3)  "
         "saved at 6.1M (812.3 MB in 12.3 s)  others –  limit learner (97%)  restarts 3  left 9:41:40"
     )

@@ -21,7 +21,7 @@ from shared.config.protocols import PROTOCOLS
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.files.run_file_names import METRICS_FILE
+from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.root import ROOT
 from tests.conftest import Launch, Refused
 from tests.support.checkpoints import random_weights
@@ -34,13 +34,13 @@ def check_entry(entry: Path, env: str | None = None) -> None:
     """An entry's files are there, small, and of the same agent; its evaluation is by the rules of its protocol."""
     assert (entry / catalogue.WEIGHTS).stat().st_size <= catalogue.MOST_BYTES
     names = {path.name for path in entry.iterdir()}
-    needed = {catalogue.WEIGHTS, catalogue.SUMMARY, catalogue.EVALUATION, catalogue.README}
+    needed = {catalogue.WEIGHTS, SUMMARY_FILE, catalogue.EVALUATION, catalogue.README}
     assert names - catalogue.SHOWN.keys() == needed
     for name, line in catalogue.SHOWN.items():
         assert (name in names) == (line in (entry / catalogue.README).read_text())
         assert name not in names or (entry / name).stat().st_size <= catalogue.MOST_SHOWN_BYTES
     weights, readme = weights_at(entry, env), (entry / catalogue.README).read_text()
-    summary, evaluation = (json.loads((entry / name).read_text()) for name in (catalogue.SUMMARY, catalogue.EVALUATION))
+    summary, evaluation = (json.loads((entry / name).read_text()) for name in (SUMMARY_FILE, catalogue.EVALUATION))
     rules = rules_of(weights, play_of(weights))
     for found in (summary, evaluation):
         assert (found["game"], found["protocol"]) == (weights.game, weights.protocol)
@@ -68,7 +68,7 @@ def test_the_table_of_the_zoo_has_the_figures_of_its_entries() -> None:
     assert set(rows) == set(catalogue.names())
     assert sum(path.stat().st_size for path in catalogue.ZOO.glob("*/*")) <= 40e6
     for name, (method, steps, mean) in rows.items():
-        files = (catalogue.ZOO / name / file for file in (catalogue.EVALUATION, catalogue.SUMMARY))
+        files = (catalogue.ZOO / name / file for file in (catalogue.EVALUATION, SUMMARY_FILE))
         evaluation, summary = (json.loads(file.read_text()) for file in files)
         weights = weights_at(name)
         assert method.lower() == weights.network.method
