@@ -56,7 +56,7 @@ def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
         raise CheckpointError(f"No checkpoint in {directory} is whole. " + " ".join(_shortened(faults)))
     if directory == path and not os.path.lexists(path / CONFIG_FILE):
         raise CheckpointError(f"There is no run and no checkpoint in {path}.")
-    raise CheckpointError(f"There is no checkpoint in {directory}: its run has made none. Name another.")
+    raise CheckpointError(f"There is no checkpoint in {directory}: name another run.")
 
 
 def _require_manifest_name(path: Path) -> None:

@@ -107,7 +107,7 @@ def _why_missing(devices: int) -> str:
         return "no NVIDIA driver is loaded; pass --device cpu"
     if facts.torch_cuda_version() is None:
         return "the installed torch was built without CUDA"
-    return "the NVIDIA driver shows none to this process"
+    return "the NVIDIA driver shows none to this process, or is older than torch's CUDA"
 
 
 def precision_of(asked: Precision, device: str) -> Precision:

@@ -172,7 +172,7 @@ def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
     ends = [name for name in changed if name.endswith("_end") and name in vars(learn) | own]
     needs: tuple[tuple[Iterable[str], str, object], ...] = (
         (("width", "pooling", "spectral_norm"), "--network impala", learn.network == "impala"),
-        (("normalize",), "to be last with --network impala", learn.network != "impala" or algorithm.normalize != "all"),
+        (("normalize",), "another network than impala", learn.network != "impala" or algorithm.normalize != "all"),
         (("frame_color",), "--env, since games of Atari are played in gray", play.env),
         # Processes.
         (("schedule",), "--workers N, of which --preset a3c-async has 16", play.workers or not by_workers),
@@ -190,7 +190,7 @@ def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
         (("prioritized",), "one replay buffer for all, not --local-replay", learner),
         (("augment",), "--n-step 2 or more, with which each state has its own frames", algorithm.n_step > 1),
         (("augment",), "--replay-on host or auto, not device", machine.replay_on != "device"),
-        (("double",), "an action to choose, not the soft values of --munchausen", not algorithm.munchausen),
+        (("double",), "--no-munchausen, as soft values choose no action", not algorithm.munchausen),
         (("munchausen", "value_rescaling"), "--method dqn, qr-dqn or iqn, not c51 with its fixed atoms", not has_atoms),
         (("epsilon_start",), "--noisy, or nothing is explored", explore.epsilon_start or algorithm.noisy),
         (("epsilon_ladder",), "an epsilon above 0", explore.epsilon_start or explore.epsilon_end),

@@ -59,7 +59,7 @@ def open_to_read(
 
     Args:
         limit: bytes that it may have at most.
-        follow: whether `path` may be a symbolic link: one that a user names may, one inside a run directory may not.
+        follow: True if `path` may be a symbolic link, as one that a user names; inside a run directory none may.
         error: what is raised for a file of another kind, or a larger one.
 
     Raises:

@@ -71,7 +71,7 @@ def choose_threads(actors: int, members: int, claims: Claims, root: Path = FILES
     if len(affinity) < actors + RESERVED or has_quota(root):
         return []
     cores = physical_cores(affinity, root)
-    for placed in (members, 0):  # the cores of members are the first, which are the fastest but those of inference
+    for placed in (members, 0):  # members get the first: the fastest, except those left to inference
         threads = threads_for_actors(actors, cores[placed:])
         claims.claim(placed + actors, [*(core[0] for core in cores[:placed]), *threads])
         if claims.threads:

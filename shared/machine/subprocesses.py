@@ -75,7 +75,7 @@ def read_output(command: Sequence[str], seconds: float, *, stdin: str | None = N
 
 
 def wait_for_end(process: Any, seconds: float) -> bool:
-    """Wait for the end of a process of `multiprocess` for so many seconds, and reap it; False: it has not ended.
+    """Wait up to `seconds` for a process of `multiprocess` to end, and reap it; False: it has not ended.
 
     `join` and `sentinel` use a pipe of the child. A child that closed it and does not end would be waited for without
     bound, and one whose own children hold it would count as alive.

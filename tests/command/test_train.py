@@ -222,7 +222,7 @@ def test_a_resume_takes_the_checkpoint_where_the_newest_start_is_damaged(tmp_pat
 def test_a_run_that_goes_on_is_not_resumed_before_its_first_checkpoint_either(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     write_newest_start(tmp_path)
-    with pytest.raises(ConfigError, match=r"There is no checkpoint in .*: its run has made none\. Name another\."):
+    with pytest.raises(ConfigError, match=r"There is no checkpoint in .*: name another run\."):
         starting_point(None, tmp_path)
     goes_on = rf"--resume {tmp_path} belongs to a run that is still going on, or saving\."
     with locked(tmp_path / LOCK_FILE, "--run-dir", "a run"), pytest.raises(ConfigError, match=goes_on):
