@@ -122,6 +122,8 @@ class ChildProcess(multiprocess.context.SpawnProcess):
 
     @staticmethod
     def _Popen(process: ChildProcess) -> _Popen:
+        if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:  # inherited: exit codes of children would be lost
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         with stack_dumps_held_back(), pinned_thread_env():
             signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the end of the block
             resource_tracker.ensure_running()  # started by `_launch` it would be killed before it has cleaned up

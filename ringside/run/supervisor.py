@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -119,8 +118,6 @@ class Supervisor:
             RunFailed: a role died too often, or a restart cannot help.
         """
         choose_workspace()  # before a child could initialize CUDA
-        if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:  # inherited: exit codes of children would be lost
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             with handle_stop_signals(self._on_signal):
                 self._supervise()

@@ -57,6 +57,7 @@ def exit_code(process: ChildProcess) -> int | None:
 
 def test_a_server_is_needed_anew_until_it_starts(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, ROOT])  # of which Python takes texts alone
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     assert exit_code(start(server, os._exit, 3)) == 3
     server.close()
     monkeypatch.setattr(subprocess, "Popen", Mock(side_effect=BlockingIOError))

@@ -48,10 +48,9 @@ def test_the_step_at_which_learning_begins(settings: dict[str, Any], begins: int
     assert planned.window_end(first) * planned.envs == begins, "updates of the first round draw from what was played"
 
 
-@pytest.mark.parametrize(("n_step", "begins"), [(1, 50_112), (2, 50_016)])
-def test_updates_that_run_beside_their_steps_begin_a_round_sooner(n_step: int, begins: int) -> None:
-    planned = run_schedule(schedule="alternate", device="cpu", learner_members=1, n_step=n_step)
-    assert (planned.round_ticks, planned.first_learning_round, planned.learning_begins) == (1, 521, begins)
+def test_updates_that_run_beside_their_steps_begin_a_round_sooner() -> None:
+    settings = {"schedule": "alternate", "device": "cpu", "learner_members": 1}
+    assert [run_schedule(**settings, n_step=n).learning_begins for n in (1, 2)] == [50_112, 50_016]
 
 
 @pytest.mark.parametrize("schedule", ["ordered", "async"])
