@@ -2,8 +2,8 @@
 
 A round is a gradient of each worker. With `ordered` it has two barriers, which are words in memory: `computed` of every
 worker, then `applied` of every process. With `async` a process may be some rounds ahead of the last commit; all wait
-for each other at snapshots, at evaluations and at the end. Process 0 also commits. A process that dies does
-its part of the round again, but with `async` a gradient that was not yet applied is lost (shared/README.md).
+for each other at snapshots, at evaluations and at the end. Process 0 also commits. A process that dies does its
+part of the round again, but with `async` a gradient that was not yet applied is lost (shared/README.md).
 """
 
 from __future__ import annotations

@@ -343,9 +343,10 @@ class Comparison:
 
     def aggregates(self, arm: Arm) -> dict[str, Estimate]:
         """Statistics of Agarwal et al. 2021 over the aggregated games; empty without such games."""
-        games, (replicates, ends) = self.normalized(arm), (REPLICATES, 3) if self.runs_a_game >= FEWEST_RUNS else (1, 1)
+        games, enough = self.normalized(arm), self.runs_a_game >= FEWEST_RUNS
+        replicates = REPLICATES if enough else 1  # whose interval is dropped
         found = {name: bootstrap(games, each, replicates) for name, each in STATISTICS.items()} if games else {}
-        return {name: Estimate(*each.tolist()[:ends]) for name, each in found.items()}
+        return {name: Estimate(*each.tolist()[: 3 if enough else 1]) for name, each in found.items()}
 
     def improvements(self, arm: Arm) -> dict[str, Estimate]:
         """Probability of improvement of an arm over every other and over published agents; empty with few runs.

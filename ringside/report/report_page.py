@@ -198,7 +198,7 @@ def _range(values: Sequence[float]) -> str:
 PAGE = "report.html"
 FIGURES = "report.json"
 
-_RUN_ONLY = frozenset({"run_dir", "resume", "init_from", "plain", "seed", "game", "env"})
+_RUN_ONLY = frozenset({"run_dir", "resume", "plain", "seed", "game", "env"})
 """Settings that are shown for each run, or carry no information."""
 
 Row = dict[str, str | tuple[str, str]]

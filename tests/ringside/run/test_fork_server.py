@@ -55,20 +55,20 @@ def exit_code(process: ChildProcess) -> int | None:
     return process.exitcode
 
 
+def forked(process: ChildProcess) -> bool:
+    assert process.exitcode is None
+    return process.pid not in process.server.pids
+
+
 def test_a_server_is_needed_anew_until_it_starts(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, ROOT])  # of which Python takes texts alone
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as a parent may have left it
     assert exit_code(start(server, os._exit, 3)) == 3
     server.close()
     monkeypatch.setattr(subprocess, "Popen", Mock(side_effect=BlockingIOError))
     for _ in range(2):
         with pytest.raises(BlockingIOError):
             start(server, os._exit, 3)
-
-
-def forked(process: ChildProcess) -> bool:
-    assert process.exitcode is None
-    return process.pid not in process.server.pids
 
 
 CALLS: dict[int, tuple[Any, ...]] = {0: (print,), 7: (sys.exit, 7), 1: (divmod, 1, 0), -9: (signal.raise_signal, 9)}
