@@ -16,8 +16,8 @@ help: ## list the targets
 
 install: $(STAMP) ## make .venv and install what requirements.lock names
 
-# torch comes first and alone, so that nothing else decides which build of it is taken. pip would compile on one core;
-# some files of packages are templates, which are not Python.
+# torch comes first and alone, so that nothing else decides which build of it is taken. pip would compile on one core,
+# and tests of packages, too; some files of packages are templates, which are not Python.
 $(STAMP): requirements.lock setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; \
 	    sys.exit(0 if (3, 11) <= v < (3, 14) else "Ringside needs Python 3.11 to 3.13; this is %d.%d. \
@@ -26,7 +26,7 @@ $(STAMP): requirements.lock setup.cfg pyproject.toml
 	$(PIP) install --quiet --no-compile --constraint requirements.lock "$$(grep ^torch== requirements.lock)"
 	$(PIP) install --quiet --no-compile -r requirements.lock
 	$(PIP) install --quiet --no-compile --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -qq --workers 0 $(VENV)/lib || true
+	$(BIN)/python -m compileall -qq -x '/tests?/' --workers 0 $(VENV)/lib || true
 	@touch $(STAMP)
 
 run: ARGS := $(if $(ARGS),$(ARGS),--game breakout)

@@ -65,6 +65,7 @@ def test_torch_comes_first_and_alone(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (second, third) == (["pfrl==0.4.0", "ale-py"], ["gymnasium"])
 
 
+@pytest.mark.stress
 def test_an_environment_half_made_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = str(tmp_path / "venv" / "bin" / "python")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True, timeout=60)

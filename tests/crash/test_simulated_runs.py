@@ -73,7 +73,7 @@ def test_a_fault_that_comes_once_changes_nothing(undisturbed: Result, run_dir: P
 
 ALWAYS = [
     ("learner", "memory", "OutOfMemoryError", "The GPU is out of memory: CUDA out of memory. Tried to", False),
-    ("inference", "lost", "AcceleratorError", "The GPU failed", True),
+    pytest.param("inference", "lost", "AcceleratorError", "The GPU failed", True, marks=stress),
 ]
 
 

@@ -31,14 +31,13 @@ CASES = {
     "ordered": WORKERS | EVALUATED | flags_in("method=a2c"),
     "ordered-replay": WORKERS | flags_in("method=dqn local_replay=400 batch_size=8"),
 }
-USUAL, *OTHER_CASES = CASES
-"""The first is what `make test` runs; the others take `make stress`."""
 KILLED = {"ppo": ("learner", "actor 0", "scribe"), "ordered": ("worker 0", "worker 1", "scribe")}
 OTHERS = ("inference", "learner", "actor 1")
 
 
+@pytest.mark.stress
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("case", [USUAL, *(pytest.param(case, marks=pytest.mark.stress) for case in OTHER_CASES)])
+@pytest.mark.parametrize("case", CASES)
 def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path, run_dir: Path) -> None:
     flags, undisturbed = CASES[case], tmp_path / "undisturbed"
     finish(start(undisturbed, **flags))

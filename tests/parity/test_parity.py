@@ -12,28 +12,22 @@ NATURE = PROTOCOLS["nature"]
 SOME = ("breakout", "qbert", "air_raid", "pong", "tetris", "yars_revenge", "tic_tac_toe_3d", "amidar", "video_checkers")
 
 
-@pytest.mark.parametrize("game", games())
-def test_every_game_plays_as_in_gymnasium(game: str) -> None:
-    compare(game, NATURE, 60, reset_every=40)
-
-
-@pytest.mark.parametrize("game", ["breakout", "assault", "qbert"])
+@pytest.mark.parametrize("game", ["breakout", "qbert"])
 def test_long_play_is_as_in_gymnasium(game: str) -> None:
     assert compare(game, NATURE, 2_000, reset_every=700) > 0
 
 
-@pytest.mark.parametrize("game", SOME[:3])
-@pytest.mark.parametrize("longest", [200, 201, 202, 203])
+@pytest.mark.parametrize(("game", "longest"), [*zip(SOME, range(200, 204), strict=False)])
 def test_truncation_falls_and_looks_as_in_gymnasium(game: str, longest: int) -> None:
     assert compare(game, replace(NATURE, longest_episode_frames=longest), 120, reset_every=1_000) >= 2
 
 
-RULES = [("machado", 200, 90), ("envpool", 120, 30), ("atari100k", 30, 3)]
+RULES = [("nature", 60, 40), ("machado", 200, 90), ("envpool", 120, 30), ("atari100k", 16, 3)]
 
 
 @pytest.mark.parametrize(("protocol", "steps", "reset_every"), RULES)
 @pytest.mark.parametrize("game", SOME)
-def test_sticky_actions_and_fire_are_as_in_gymnasium(game: str, protocol: str, steps: int, reset_every: int) -> None:
+def test_frames_and_rules_are_as_in_gymnasium(game: str, protocol: str, steps: int, reset_every: int) -> None:
     compare(game, PROTOCOLS[protocol], steps, reset_every=reset_every)
 
 

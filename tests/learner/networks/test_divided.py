@@ -90,7 +90,7 @@ def test_parts_give_the_outputs_and_the_gradient_of_the_batch(network: Network, 
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("parts", [2, 4, pytest.param(8, marks=pytest.mark.stress)])
+@pytest.mark.parametrize("parts", [4, *(pytest.param(parts, marks=pytest.mark.stress) for parts in (2, 8))])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 def test_the_number_of_members_changes_no_bit(network: Network, precision: str, parts: int) -> None:
