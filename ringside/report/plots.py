@@ -56,6 +56,7 @@ _STYLE: Any = {
     "grid.color": "#e3e3e3",
     "legend.frameon": False,
     "legend.fontsize": 8,
+    "text.parse_math": False,  # names come from files
 }
 
 

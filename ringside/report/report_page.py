@@ -151,9 +151,8 @@ def _final_evaluations(runs: Sequence[Records]) -> Iterator[str]:
     versions = [(run, number(final.get("version")), number((run.summary or {}).get("rounds"))) for run, final in found]
     if old := [run for run, version, rounds in versions if 0 <= version < rounds]:
         yield f"The final evaluation is not of the last weights in {_named(old)}."
-    computed = {(final.get("precision"), final.get("device")) for _, final in found}
-    if len(computed) > 1:
-        ways = sorted(f"{precision} on {device}" for precision, device in computed)
+    ways = sorted({f"{final.get('precision')} on {final.get('device')}" for _, final in found})
+    if len(ways) > 1:
         yield f"Evaluations were computed differently: {', '.join(ways)}."
 
 

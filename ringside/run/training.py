@@ -269,10 +269,9 @@ def _owned(ready: Plan) -> Iterator[Manifest | None]:
             require_writable_run(run_dir, "--run-dir")
             held.enter_context(locked(run_dir / LOCK_FILE, "--run-dir", LIVING))
             checkpoint = checkpoint if is_new else resumed_checkpoint(ready)
-            own = continues(ready, checkpoint)
-            require_run_directory(run_dir, continues=own, **code_named(config))
+            require_run_directory(run_dir, continues=continues(ready, checkpoint), **code_named(config))
             remove_temporaries(run_dir)
-            former = read_object(run_dir / CONFIG_FILE).get("run") if own else None
+            former = read_object(checkpoint.run_dir / CONFIG_FILE).get("run") if checkpoint else None
             if isinstance(former, dict) and isinstance(former.get("init_from"), str):
                 told["run"]["init_from"] = former["init_from"]  # no resume forgets where its weights began
             write_atomic(run_dir / CONFIG_FILE, json.dumps(told, indent=2).encode() + b"\n")

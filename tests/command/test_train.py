@@ -127,12 +127,14 @@ def test_a_resume_is_checked_again_once_the_directory_is_locked(run_dir: Path) -
         pass
 
 
-def test_a_resume_keeps_where_the_weights_began(run_dir: Path) -> None:
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_resume_keeps_where_the_weights_began(run_dir: Path, tmp_path: Path, *, elsewhere: bool) -> None:
     config = run_dir / "config.json"
     config.write_text(config.read_text().replace('"init_from": null', '"init_from": "w"'))
-    ready = ringside.plan(ringside.starting_point(None, run_dir).with_settings(total_steps=2_880))
+    goes_on = tmp_path / "elsewhere" if elsewhere else run_dir
+    ready = ringside.plan(ringside.starting_point(None, run_dir).with_settings(total_steps=2_880, run_dir=goes_on))
     with training._owned(ready):
-        assert json.loads(config.read_text())["run"]["init_from"] == "w"
+        assert json.loads((goes_on / "config.json").read_text())["run"]["init_from"] == "w"
     assert ready.config.run.init_from is None
 
 

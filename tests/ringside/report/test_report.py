@@ -226,7 +226,11 @@ def test_two_configurations_have_a_key_with_their_differences(tmp_path: Path) ->
 
 
 def test_values_of_a_run_are_shown_as_text(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "run", device="<script>alert(1)</script>:&make")
+    path = write_run(
+        tmp_path / "run", final=1.0, judged={"precision": ["<s>"]}, device="<script>alert(1)</script>:&make"
+    )
+    config = path / "config.json"
+    config.write_text(config.read_text().replace('"dqn"', r'"$\\x$"'))  # which is no command of mathtext
     summary = json.loads((path / "summary.json").read_text())
     summary["limit"] = {"name": "<q>", "steps_per_second": "much"}
     summary["machine"] = {"cpu": "<u>", "gpus": "<s>", "libraries": 3}

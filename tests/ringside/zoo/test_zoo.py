@@ -168,6 +168,7 @@ DAMAGE = [
     ("config.json", CATCH, "forged:factory", f"weights are of {CATCH}, but their run is of 'forged:factory'."),
     ("config.json", '"nature"', "null", "best.safetensors cannot be shared. "),
     ("summary.json", "20480", "null", "best.safetensors cannot be shared. summary.json has steps None"),
+    ("summary.json", "20480", "1e300", "summary.json has steps 1e+300, which is no number that a run can have"),
     ("summary.json", ": 20,", ': "3",', "best.safetensors cannot be shared. summary.json has rounds '3'"),
     ("summary.json", "all", "[", "best.safetensors cannot be shared. summary.json is truncated or damaged"),
 ]
