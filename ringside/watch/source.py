@@ -356,9 +356,10 @@ class Runs:
     def listed(self) -> dict[str, Any]:
         """Runs, the newest first; `seen` changes when the outline of a run may have changed."""
         found = [self._only] if self._only else [path for _, path in sorted(runs_below(self.directory), reverse=True)]
-        found = found[:MOST_RUNS]
-        self._paths += [path for path in found if path not in self._paths]
-        return {"directory": str(self.directory), "runs": [self._listed(path) for path in found]}
+        shown = found[:MOST_RUNS]
+        self._paths += [path for path in shown if path not in self._paths]
+        runs = [self._listed(path) for path in shown]
+        return {"directory": str(self.directory), "all": len(found), "runs": runs}
 
     def _listed(self, path: Path) -> dict[str, Any]:
         lives, moment = living(path) is not None, 0

@@ -42,13 +42,13 @@ class Tile {
 }
 
 async function update() {
-  const { directory, runs } = await (await ask("runs")).json();
+  const { directory, all, runs } = await (await ask("runs")).json();
   for (const { id } of runs) if (!tiles.has(id)) tiles.set(id, new Tile());
   const cards = runs.map(({ id }) => tiles.get(id).chart.card);
   const shown = find("runs").children;
   if (shown.length !== cards.length || cards.some((card, i) => shown[i] !== card)) find("runs").replaceChildren(...cards);
   const living = runs.filter((run) => run.living).length;
-  say(find("count"), `${count(runs.length)} under ${directory}`);
+  say(find("count"), `${count(runs.length)}${all > runs.length ? ` of ${count(all)}` : ""} under ${directory}`);
   showMode(living ? `${living} live` : "none live", living ? "live" : "ended");
   for (const run of runs) {
     const tile = tiles.get(run.id);

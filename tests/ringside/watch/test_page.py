@@ -303,7 +303,7 @@ def test_only_this_machine_is_listened_to_and_keys_are_long(tmp_path: Path) -> N
 # The list of runs
 
 
-def test_the_list_tells_curve_and_score_of_every_run(tmp_path: Path) -> None:
+def test_the_list_tells_curve_and_score_of_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path / "done", returns=[1.0, 3.0], evaluations=[5.0], learning_starts=1_000)
     write_run(tmp_path / "atari" / "pong-2", seed=2, ended=False, returns=[0.0] * 120, learning_starts=1_000)
     live = Pretended(tmp_path / "live")
@@ -320,6 +320,9 @@ def test_the_list_tells_curve_and_score_of_every_run(tmp_path: Path) -> None:
     assert done.items() >= (told | {"evaluation": 5.0, "curve": [[1_000, 1.0], [2_000, 2.0]]}).items()
     assert (member["seed"], member["finished"], member["mean_name"]) == (2, False, "mean of 100")
     assert viewer.json(f"run/{viewer.json('runs')['runs'][0]['id']}/state")["name"] == "live"
+    monkeypatch.setattr("ringside.watch.source.MOST_RUNS", 2)
+    listed = viewer.json("runs")
+    assert (listed["all"], [run["living"] for run in listed["runs"]]) == (3, [True, False])
     live.end()
 
 
