@@ -120,7 +120,7 @@ class Learn:
     """concurrent: play and learn in parallel, exactly; alternate: in turns, as in 2015; free: without a barrier;
     ordered: rounds of gradients by --workers, exactly; async: gradients without a lock, as in A3C."""
     round_steps: Count = 10_000
-    """Steps between two changes of the target network; with concurrent and free, one round."""
+    """Steps between target updates, or in a rollout over all envs; with concurrent and free, one round."""
     t_max: Count = 5
     """With --workers: steps that each emulator of a worker makes for a gradient."""
     local_replay: Annotated[Amount, Need.REPLAY] = 0
