@@ -18,7 +18,7 @@ from actors.env import Env
 from actors.filming import FilmedEpisode
 from actors.make_env import make_env
 from shared.config.protocols import EvalRules
-from shared.config.sections import Play
+from shared.config.sections import FRAME_SKIP, Play
 from shared.prng import Stream, bits, randint, uniform
 
 EPISODE_TICKS = 1 << 20
@@ -81,7 +81,7 @@ class Episode:
         outcome = self._env.step(tick, self.action, self._stack[-1])
         self.total += outcome.raw_reward
         self.steps += 1
-        self.over = outcome.terminated or outcome.truncated or self.steps >= self._rules.max_steps
+        self.over = outcome.terminated or outcome.truncated or FRAME_SKIP * self.steps >= self._rules.max_frames
 
 
 def play_episodes(

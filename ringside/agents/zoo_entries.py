@@ -161,7 +161,8 @@ def _read_numbers(path: Path) -> dict[str, Any]:
     """Content of a summary or an evaluation. Raises `FileError` unless it has its numbers."""
     found = read_json(path)
     for name in _NUMBERS[path.name]:
-        if type(value := found.get(name)) not in (int, float) or abs(value) >= 1 << 53:
+        value: Any = found.get(name)
+        if type(value) not in (int, float) or abs(value) >= 1 << 53:
             raise FileError(f"{path.name} has {name} {value!r:.80}, which is no number that a run can have.")
     return found
 

@@ -1,6 +1,7 @@
 """The task `suite`: the same training on many games and seeds, one run after another, and a report of all.
 
-A run that has ended keeps no replay. One model of CPU trains it from beginning to end.
+A run that has ended keeps no replay. One model of CPU, with one version of each library, trains it from beginning to
+end.
 
 With `--ray` the runs are placed on the nodes of a cluster, many at once.
 
@@ -30,11 +31,10 @@ from ringside.report.report_page import write_report
 from ringside.run import planning
 from ringside.run.config_file import starting_point
 from shared.checkpoint.finding import manifests_in, newest_checkpoint
-from shared.checkpoint.manifest import encode_manifest, read_manifest
+from shared.checkpoint.manifest import encode_manifest, file_name, read_manifest
 from shared.checkpoint.weights_file import describe_weights
 from shared.config import validate
 from shared.config.protocols import PROTOCOLS
-from shared.config.resolve import resolve
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config
 from shared.config.trust import code_named
@@ -43,6 +43,7 @@ from shared.files.atomic import make_directory, write_atomic
 from shared.files.lock import is_locked, wait_until_free
 from shared.files.run_file_names import BEST_FILE, CHECKPOINTS, CONFIG_FILE, EVALUATION_FILES, LOGS, SUMMARY_FILE
 from shared.files.strict_json import read_object
+from shared.machine.facts import arithmetic
 from shared.process.ownership import LOCK_FILE, PART, REPORT, require_writable_run
 from shared.process.signals import handle_stop_signals
 from shared.root import LAUNCHER
@@ -127,9 +128,10 @@ class Job:
             return
         with refused(f"{self.directory} cannot be continued: name another --out.", ConfigError):
             recorded = Config.from_json(read_object(path))
-        if recorded.experiment() != self.config.experiment():
+        began = recorded.run.init_from, self.config.run.init_from
+        if began[0] != began[1] or recorded.experiment() != self.config.experiment():
             wanted, found = self.config.to_flat(), recorded.to_flat()
-            names = (wanted.keys() | found.keys()) - MAY_CHANGE_ON_RESUME - ARITHMETIC
+            names = (wanted.keys() | found.keys()) - (MAY_CHANGE_ON_RESUME - {"init_from"}) - ARITHMETIC
             # A setting that only one of the methods has differs, too.
             differing = [flag_of(name) for name in sorted(names) if wanted.get(name) != found.get(name)]
             raise ConfigError(
@@ -139,8 +141,9 @@ class Job:
 
     def weights(self) -> dict[str, tuple[Path, int]]:
         """Path and version of the weights to evaluate of a finished run, by kind."""
-        found = {"final": (self.directory, make_run_schedule(self.config).rounds)}
-        best = self.directory / CHECKPOINTS / BEST_FILE
+        checkpoints, rounds = self.directory / CHECKPOINTS, make_run_schedule(self.config).rounds
+        found = {"final": (checkpoints / file_name("weights", rounds), rounds)}
+        best = checkpoints / BEST_FILE
         with suppress(CheckpointError, OSError):
             found["best"] = (best, describe_weights(best).version)
         return found
@@ -237,14 +240,15 @@ def repetition(options: Options) -> tuple[Options, list[Job]]:
     if judged and found and first.name == options.repeat:
         config = starting_point(None, None, None, given.run.plugin, first, code_named(given)["network"])
     if config is None or not Job(config, first).finished:
-        raise ConfigError(f"--repeat {options.repeat}: {first} is no run that has ended; pass GAME-SEED and its --out.")
+        raise ConfigError(f"--repeat {options.repeat}: {first} is no evaluated run; pass GAME-SEED and its --out.")
     differing = planning.settings_beside_preset(given, options.preset).items() - config.to_flat().items()
     if others := {name for name, _ in differing} - MAY_CHANGE_ON_RESUME:
         raise ConfigError(f"--repeat takes its settings from {first}: omit {', '.join(map(flag_of, sorted(others)))}.")
     if ((began := found["run"]["init_from"]) is None) != (given.run.init_from is None):
         needed = f"pass --init-from {began}" if began else "omit --init-from"
         raise ConfigError(f"--repeat {options.repeat}: {needed}, as that run did.")
-    (job := Job(resolve(config.with_settings(run_dir=again)), again)).require_same()
+    config = config.with_settings(run_dir=again, init_from=given.run.init_from)
+    (job := Job(planning.check(config).config, again)).require_same()
     return replace(options, final_episodes=None if judged.get("eval_steps") else judged.get("episodes")), [job]
 
 
@@ -263,6 +267,13 @@ def words_to_train(options: Options, job: Job) -> list[str]:
         return ["--config", str(options.directory / options.repeat), *words, *words_of(run_dir=job.directory)]
     named = words_of(game=job.config.play.game, seed=job.config.run.seed, run_dir=job.directory)
     return ["--preset", options.preset, *words, *named]
+
+
+def _changed(run_dir: Path, here: Mapping[str, str]) -> str:
+    """Processor and libraries that a run has noted and that are others here, with both; empty: none."""
+    noted = read_object(run_dir / CELL_FILE)
+    pairs = [(name, noted.get(name, value), value) for name, value in here.items()]
+    return ", ".join(f"{name} {former} (now {value})" for name, former, value in pairs if former != value)
 
 
 class SuiteRunner:
@@ -333,17 +344,16 @@ class SuiteRunner:
 
     def _words(self, job: Job, title: str, cpu: str) -> list[str]:
         """Arguments of a training, noted when it begins, on a model of CPU; what another began is renamed."""
-        former = read_object(job.directory / CELL_FILE).get("cpu", cpu)
-        if job.begun and former != cpu:
+        here = arithmetic("cpu") | {"cpu": cpu}
+        if job.begun and (changed := _changed(job.directory, here)):
             job.directory.rename(old := job.directory.with_name(f"{job.config.play.game}.{time.time_ns()}"))
-            say(title, f"begins anew: its CPU was {former}, and this one is {cpu}. {old} keeps the former run.")
+            say(title, f"begins anew, since it began with {changed}. {old} keeps the former run.")
         words = words_to_train(self._options, job)
         if not job.begun:
             make_directory(job.directory)
-            write_atomic(job.directory / CELL_FILE, json.dumps({"arguments": words, "cpu": cpu}).encode())
-            first = read_object(self._options.directory / (self._options.repeat or "") / CELL_FILE).get("cpu", cpu)
-            if first != cpu:
-                say(title, f"weights may differ: the first run's CPU was {first}, and this one is {cpu}.")
+            write_atomic(job.directory / CELL_FILE, json.dumps({"arguments": words} | here).encode())
+            if changed := _changed(self._options.directory / (self._options.repeat or ""), here):
+                say(title, f"weights may differ: the first run had {changed}.")
         return words
 
     def _compare(self, first: Path, again: Path) -> None:

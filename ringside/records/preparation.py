@@ -171,13 +171,11 @@ def _inexact_since(memory: Memory, manifest: Manifest) -> int:
     """Step from which a resumed run differs bitwise from an undisturbed one; -1: it does not."""
     if INEXACT_SINCE in manifest.counters:
         return int(manifest.counters[INEXACT_SINCE])
-    changed = manifest.arithmetic_differences(memory.plan.config)
+    lost = [] if manifest.has_replay else ["no last round (--no-checkpoint-replay)"]
+    changed = manifest.arithmetic_differences(memory.plan.config) + lost
     if changed:
-        disk_trouble.log_line(f"The run continues with different arithmetic: {', '.join(changed)}.")
-    if not manifest.has_replay:
-        disk_trouble.log_line("The run continues without its last round (--no-checkpoint-replay).")
-    is_exact = manifest.has_replay and not changed
-    return -1 if is_exact else manifest.boundary * memory.run_schedule.round_steps
+        disk_trouble.log_line(f"The run continues, but not to the same last bit: {', '.join(changed)}.")
+    return manifest.boundary * memory.run_schedule.round_steps if changed else -1
 
 
 def _adopt(board: Board, files: RunFiles, manifest: Manifest) -> None:

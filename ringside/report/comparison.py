@@ -390,9 +390,7 @@ def compare(runs: Sequence[Records], left_out: Sequence[str] = ()) -> Comparison
         if twin is run:
             groups[_identity(run)].append(run)
         else:
-            refused.append(
-                f"{run.path} is left out: it repeats the experiment and seed of {twin.path}, and adds no information."
-            )
+            refused.append(f"{run.path} is left out: it repeats the experiment and seed of {twin.path}.")
     names = _names([group[0] for group in groups.values()])
     arms = tuple(Arm(*name, tuple(group)) for name, group in zip(names, groups.values(), strict=True))
     known = (each for each in MEASURES if all(math.isfinite(each.of(run)) for run in kept.values()))

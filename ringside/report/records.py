@@ -29,7 +29,7 @@ from shared.text import PLAIN_NAME, refused
 
 _JSON_LIMIT = 8 << 20
 CELL_FILE = "cell.json"
-"""File of a run directory in which a suite notes the arguments and the model of the CPU, before it begins the run."""
+"""File of a run directory in which a suite notes arguments, CPU and libraries, before it begins the run."""
 
 Column = NDArray[np.float64]
 Columns = Mapping[str, Column]

@@ -24,7 +24,6 @@ from ringside.report.comparison import (
     CONFIDENCE,
     FEWEST_RUNS,
     IGNORED_SETTINGS,
-    REPLICATES,
     STATISTICS,
     Arm,
     Comparison,
@@ -103,7 +102,7 @@ def _seeds(comparison: Comparison) -> Iterator[str]:
         yield f"Some game has {'one seed' if fewest == 1 else 'two seeds'} only: intervals need {FEWEST_RUNS}."
     missing = [game for game in comparison.games if game not in comparison.aggregated_games]
     if missing and len(comparison.games) > 1:
-        yield f"Not in the aggregates, since a reference score or a configuration's is missing: {', '.join(missing)}."
+        yield f"Not in the aggregates, because a configuration or the reference has no score: {', '.join(missing)}."
 
 
 def _episodes_behind(comparison: Comparison) -> Iterator[str]:
@@ -294,7 +293,6 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
         human=SOURCE,
         checked=published()[1],
         confidence=round(100 * CONFIDENCE),
-        replicates=REPLICATES,
     )
     write_atomic(directory / PAGE, page.encode(errors="backslashreplace"))
     write_atomic(directory / FIGURES, json.dumps(report_figures(comparison), indent=1).encode() + b"\n")

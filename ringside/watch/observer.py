@@ -177,9 +177,9 @@ class Observer:
             )
         elif board.inexact_since[0] >= 0:
             yield (
-                f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
-                "precision or number of threads, than before, or it lacks its last round (--no-checkpoint-replay): it "
-                "continues, but not to the same last bit."
+                f"Since step {int(board.inexact_since[0]):,} this run computes on another processor, or with other "
+                "libraries, precision or number of threads, or it lacks its last round (--no-checkpoint-replay): it "
+                "continues, but not to the same last bit (logs/scribe.log says why)."
             )
         settings = self._config.algorithm.settings
         if self._memory.plan.method.head == "q":

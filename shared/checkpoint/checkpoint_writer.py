@@ -43,6 +43,7 @@ from shared.errors import CheckpointError
 from shared.files.atomic import make_directory, remove_temporaries, sync, write_atomic
 from shared.files.plain_files import open_to_read
 from shared.files.run_file_names import BEST_FILE, CHECKPOINTS
+from shared.machine.facts import arithmetic
 from shared.network_parameters import parameters_of
 from shared.network_spec import OwnTorso, network_of
 
@@ -203,6 +204,7 @@ class CheckpointWriter:
             "counters": dict(counters),
             "has_replay": self._config.run.checkpoint_replay or not segments_needed(self._run_schedule, boundary),
             "pieces": [asdict(piece) for piece in pieces],
+            "machine": arithmetic(self._config.machine.device),
         }
 
     def best_mean(self) -> float | None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
@@ -25,6 +25,7 @@ from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, dig
 from shared.errors import CheckpointError, FileError
 from shared.files.plain_files import open_to_read
 from shared.files.strict_json import read_json
+from shared.machine.facts import arithmetic
 from shared.memory.evaluation_queue import EvaluationHistory
 from shared.network_spec import Network
 from shared.text import PLAIN_NAME, flag_of, printable
@@ -125,6 +126,8 @@ class Manifest:
     has_replay: bool
     """True if the replay was kept, or none is needed, so that a resumed run is the same run."""
     pieces: tuple[Piece, ...]
+    machine: dict[str, str] = field(default_factory=dict)
+    """`facts.arithmetic` where it was made; empty: of an older version."""
     refused: tuple[str, ...] = ()
     """Faults of newer checkpoints beside this one: sentences, newest first."""
 
@@ -180,8 +183,11 @@ class Manifest:
             )
 
     def arithmetic_differences(self, config: Config) -> list[str]:
-        """Arithmetic settings that differ from `config`, with both values. Resuming is allowed but no longer exact."""
-        return self._differences(config, frozenset(config.to_flat()) - ARITHMETIC)
+        """Settings, processors and libraries that are others now, with both values. A resume is no longer exact."""
+        here = arithmetic(config.machine.device) if self.machine else {}
+        pairs = [(name, self.machine.get(name), value) for name, value in here.items()]
+        others = [f"{name} {theirs!r:.80} (now {ours!r:.80})" for name, theirs, ours in pairs if theirs != ours]
+        return self._differences(config, frozenset(config.to_flat()) - ARITHMETIC) + others
 
     def _differences(self, config: Config, without: frozenset[str]) -> list[str]:
         """Settings that differ, as flags with both values, but those named `without`."""

@@ -60,11 +60,6 @@ class EvalRules:
     actions: EvalActions = "greedy"
     """sample: drawn from the policy; greedy: the best action."""
 
-    @property
-    def max_steps(self) -> int:
-        """Steps after which an episode is cut."""
-        return -(-self.max_frames // FRAME_SKIP)
-
 
 _NATURE = Protocol(
     name="nature",

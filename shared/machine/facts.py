@@ -89,6 +89,13 @@ def processor(root: Path = FILESYSTEM) -> str:
     return f"{name} ({'-'.join(numbers)})" if all(numbers) else name or platform.machine()
 
 
+def arithmetic(device: str, root: Path = FILESYSTEM) -> dict[str, str]:
+    """Processors and versions of libraries, by name: with others the last bits of a run on that device differ."""
+    gpus = {text(path).partition("\n")[0] for path in root.glob("proc/driver/nvidia/gpus/*/information")}
+    models = {"cpu": processor(root), "gpu": " ".join(sorted(gpus)) if device != "cpu" else ""}
+    return models | {name: importlib.metadata.version(name) for name in LIBRARIES}
+
+
 def _cpuinfo(key: str, root: Path) -> str:
     """Value of the first processor in /proc/cpuinfo; empty if there is none."""
     found = re.search(rf"^{key}\s*:(.*)", text(root / "proc/cpuinfo"), re.MULTILINE)

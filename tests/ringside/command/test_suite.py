@@ -1,5 +1,6 @@
 """`launch.py suite` over a program that trains nothing: what is begun, continued and left alone."""
 
+import importlib.metadata
 import json
 import re
 import shutil
@@ -38,7 +39,8 @@ words = sys.argv[1:]
 with open(os.environ["FAKE_LOG"], "a") as log: log.write(json.dumps(words) + "\\n")
 if words[0] == "eval":
     target, load = (Path(words[words.index(flag) + 1]) for flag in ("--json", "--load"))
-    told = {name: json.loads((load / name).read_text()) for name in ("config.json", "summary.json")}
+    run = load if load.is_dir() else load.parents[1]
+    told = {name: json.loads((run / name).read_text()) for name in ("config.json", "summary.json")}
     judged = {"mean": 1.0, "sd": 0.0, "median": 1.0, "best": 1.0, "episodes": 30, "eval_steps": None}
     judged |= {"eval_epsilon": 0.05, "eval_max_frames": 18000, "version": told["summary.json"]["rounds"]}
     if told["config.json"]["play"]["protocol"] == "dopamine":
@@ -138,7 +140,8 @@ def kinds(told: list[list[str]]) -> list[str]:
     named = []
     for words in told:
         flag = "--load" if words[0] == "eval" else "--resume" if "--resume" in words else "--run-dir"
-        named.append(f"{words[0] if words[0] == 'eval' else flag[2:]} {Path(words[words.index(flag) + 1]).name}")
+        path = Path(words[words.index(flag) + 1])
+        named.append(f"eval {path.parents[1].name}" if words[0] == "eval" else f"{flag[2:]} {path.name}")
     return named
 
 
@@ -206,15 +209,17 @@ def test_a_broken_run_is_continued(ended: Program) -> None:
     assert ("--preset" in told[0], told[0][told[0].index("--total-steps") + 1]) == (False, "2_000")
 
 
-def test_a_run_is_begun_anew_on_another_model_of_cpu(ended: Program) -> None:
+@pytest.mark.parametrize("other", ["cpu", "torch"])
+def test_a_run_is_begun_anew_on_another_model_of_cpu_or_with_another_library(ended: Program, other: str) -> None:
     cell = break_off(ended) / "cell.json"
     noted = json.loads(cell.read_text())
-    assert (noted["cpu"], noted["arguments"][noted["arguments"].index("--game") + 1]) == (processor(), "freeway")
-    cell.write_text(json.dumps(noted | {"cpu": "another one"}))
+    assert (noted["cpu"], noted["torch"]) == (processor(), importlib.metadata.version("torch"))
+    assert noted["arguments"][noted["arguments"].index("--game") + 1] == "freeway"
+    cell.write_text(json.dumps(noted | {other: "another one"}))
     code, told = ended()
     assert (code, kinds(told)) == (0, ["run-dir freeway-1", "eval freeway-1"])
-    assert f"begins anew: its CPU was another one, and this one is {processor()}." in ended.said()
-    assert json.loads(cell.read_text())["cpu"] == processor()
+    assert f"begins anew, since it began with {other} another one (now {noted[other]})." in ended.said()
+    assert json.loads(cell.read_text())[other] == noted[other]
     assert len([*ended.out.glob("freeway.*/checkpoints/checkpoint-00000001.json")]) == 1, "nothing played is lost"
 
 
@@ -276,7 +281,7 @@ def test_only_a_run_that_has_ended_is_repeated(ended: Program, broken: str) -> N
     named = "pong-1" if broken else "pong-2"
     if broken:
         (ended.out / named / broken).unlink()
-    with pytest.raises(ConfigError, match=f"--repeat {named}: .*{named} is no run that has ended"):
+    with pytest.raises(ConfigError, match=f"--repeat {named}: .*{named} is no evaluated run"):
         suite.main(["--repeat", named, "--out", str(ended.out)])
 
 
@@ -298,7 +303,7 @@ def test_a_repetition_takes_no_code_from_a_file_and_says_where_weights_may_diffe
     first = ended.out / "pong-1"
     (first / "cell.json").write_text(json.dumps({"cpu": "an abacus"}))
     assert ended.run("--repeat", "pong-1", "--out", str(ended.out), "--actors", "1")[0] == 0
-    assert f"the first run's CPU was an abacus, and this one is {processor()}." in ended.said()
+    assert f"the first run had cpu an abacus (now {processor()})." in ended.said()
     recorded = json.loads((first / "config.json").read_text())
     recorded["learn"]["network"] = "mine:Net"
     (first / "config.json").write_text(json.dumps(recorded))
@@ -336,7 +341,11 @@ def test_other_settings_are_refused_before_anything_starts(ended: Program) -> No
         says = f"{ended.out / 'pong-1'} holds a run with other settings ({named})"
         with pytest.raises(ConfigError, match=re.escape(says)):
             ended(word)
-    (ended.out / "pong-1" / "config.json").write_text('{"play": {}}')
+    config = ended.out / "pong-1" / "config.json"
+    config.write_text(config.read_text().replace('"init_from": null', '"init_from": "w"'))
+    with pytest.raises(ConfigError, match=r"holds a run with other settings \(--init-from\)"):
+        ended()
+    config.write_text('{"play": {}}')
     with pytest.raises(ConfigError, match=r"cannot be continued: name another --out\. .*another version"):
         ended()
 

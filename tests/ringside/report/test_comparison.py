@@ -140,7 +140,7 @@ def test_aggregates_are_over_games_that_all_configurations_have(tmp_path: Path) 
     assert found.aggregated_games == ["pong"]
     first = found.aggregates(found.arms[0])["IQM"]
     assert (first.value, first.low) == (human_normalized("pong", 5.0), None)
-    assert "missing: adventure, breakout." in " ".join(notes(found, 200_000_000))
+    assert "no score: adventure, breakout." in " ".join(notes(found, 200_000_000))
     without = compared(tmp_path / "without", {"game": "adventure"}, {"game": "adventure", "seed": 2})
     assert without.aggregates(without.arms[0]) == {}
     assert without.scores(without.arms[0], "adventure").tolist() == [-18.0, -18.0]

@@ -132,7 +132,7 @@ def test_a_table_of_atari_100k_with_one_run_a_game_has_no_interval(atari_100k: C
     out = atari_100k(1)
     text = text_of((out / "report.html").read_text())
     assert "one run a game" in text.split("Scores by game")[0]
-    assert not re.search(r"\d to \d", text.split("replicates")[1].split("Scores by game")[0])
+    assert not re.search(r"\d to \d", text.split("Aggregates")[1].split("Scores by game")[0])
     for row in ("DER (published) – 0.161 0.285", "DER, Dopamine (published) 0.183 0.189 0.350"):
         assert f"{row} –" in text
     assert "DrQ(ε) (published) 0.280 0.313 0.465 –" in text

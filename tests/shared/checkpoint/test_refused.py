@@ -1,6 +1,7 @@
 """Checkpoints and weights that are damaged, foreign or hostile: refused with a sentence, never executed."""
 
 import hashlib
+import importlib.metadata
 import json
 import os
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from shared.checkpoint.segments import load_boundary, load_segments
 from shared.checkpoint.weights_file import WEIGHTS_FORMAT, load_weights
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
+from shared.machine.facts import processor
 from shared.memory.boundary import capture, restore
 from shared.memory.evaluation_queue import EvaluationHistory
 from shared.memory.plan import Plan
@@ -189,6 +191,10 @@ def test_a_run_with_other_settings_does_not_continue(path: Path) -> None:
     manifest.require(other)
     assert manifest.arithmetic_differences(other) == ["--precision 'auto' (now 'bf16')", "--learner-parts None (now 8)"]
     assert manifest.arithmetic_differences(CONFIG.with_settings(plain=True)) == []
+    moved = replace(manifest, machine=manifest.machine | {"cpu": "an abacus", "torch": "0.1"})
+    said = [f"cpu 'an abacus' (now {processor()!r})", f"torch '0.1' (now {importlib.metadata.version('torch')!r})"]
+    assert moved.arithmetic_differences(CONFIG) == said
+    assert replace(manifest, machine={}).arithmetic_differences(CONFIG) == [], "an older version noted none"
     assert manifest.experiment == other.experiment()
     assert CheckpointWriter(path.parents[1], other, SIZES, ACTIONS).missing_segments(1) == []
     with pytest.raises(CheckpointError, match=r"--game 'breakout' \(now 'pong'\), --batch-size 32 \(now 64\)"):
