@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
 from shared.errors import ConfigError
 
@@ -66,10 +67,8 @@ def _value(word: str) -> Value:
     if word in _WORDS:
         return _WORDS[word]
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(word)
-        except ValueError:
-            continue
     return word
 
 

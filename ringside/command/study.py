@@ -408,7 +408,8 @@ class Search:
         }
         directory, pictures = self.directory / REPORT, []
         make_result_directory("--out", directory)
-        with style(), warnings.catch_warnings(action="ignore"):  # Optuna calls its plots experimental
+        # Optuna calls its plots experimental, and the ticks of a logarithm are formulas.
+        with style(), pyplot.rc_context({"text.parse_math": True}), warnings.catch_warnings(action="ignore"):
             for name, (plot, caption) in drawn.items():
                 figure = np.ravel(plot(self.study))[0].figure
                 pictures.append(save(figure, directory, name, caption))

@@ -128,8 +128,8 @@ class Job:
             return
         with refused(f"{self.directory} cannot be continued: name another --out.", ConfigError):
             recorded = Config.from_json(read_object(path))
-        began = recorded.run.init_from, self.config.run.init_from
-        if began[0] != began[1] or recorded.experiment() != self.config.experiment():
+        began = {path and os.path.abspath(path) for path in (recorded.run.init_from, self.config.run.init_from)}
+        if len(began) > 1 or recorded.experiment() != self.config.experiment():
             wanted, found = self.config.to_flat(), recorded.to_flat()
             names = (wanted.keys() | found.keys()) - (MAY_CHANGE_ON_RESUME - {"init_from"}) - ARITHMETIC
             # A setting that only one of the methods has differs, too.

@@ -82,7 +82,7 @@ class CheckpointWriter:
         self.directory = run_dir / CHECKPOINTS
         self._heartbeat = heartbeat
         self._config = config
-        self._experiment = config.experiment()
+        self._experiment, self._machine = config.experiment(), arithmetic(config.machine.device, config.machine.acts_on)
         self._run_schedule = run_schedule
         self._network = network_of(config, actions, own_torso)
         self._segments: dict[str, Piece] = {}
@@ -204,7 +204,7 @@ class CheckpointWriter:
             "counters": dict(counters),
             "has_replay": self._config.run.checkpoint_replay or not segments_needed(self._run_schedule, boundary),
             "pieces": [asdict(piece) for piece in pieces],
-            "machine": arithmetic(self._config.machine.device),
+            "machine": self._machine,
         }
 
     def best_mean(self) -> float | None:

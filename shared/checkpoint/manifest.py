@@ -184,8 +184,8 @@ class Manifest:
 
     def arithmetic_differences(self, config: Config) -> list[str]:
         """Settings, processors and libraries that are others now, with both values. A resume is no longer exact."""
-        here = arithmetic(config.machine.device) if self.machine else {}
-        pairs = [(name, self.machine.get(name), value) for name, value in here.items()]
+        here = arithmetic(config.machine.device, config.machine.acts_on)
+        pairs = [(name, self.machine.get(name, value), value) for name, value in here.items()]
         others = [f"{name} {theirs!r:.80} (now {ours!r:.80})" for name, theirs, ours in pairs if theirs != ours]
         return self._differences(config, frozenset(config.to_flat()) - ARITHMETIC) + others
 

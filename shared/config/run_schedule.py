@@ -161,8 +161,8 @@ class RunSchedule:
 
     def target_changes_after(self, round_: int) -> bool:
         """True if the target network becomes the online one at the end of `round_`."""
-        changes = self.target_changes_before(round_ + 1) - self.target_changes_before(round_)
-        return self.method.has_target_network and changes > 0
+        before, after = map(self.target_changes_before, (round_, round_ + 1))
+        return self.method.has_target_network and after > before
 
     def target_changes_before(self, boundary: int) -> int:
         """Changes of the target network at the ends of the rounds before `boundary`, at most one a round."""

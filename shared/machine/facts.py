@@ -79,8 +79,7 @@ BF16_FLAGS = ("amx_bf16", "avx512_bf16")
 
 def bf16_flags(root: Path = FILESYSTEM) -> list[str]:
     """The processor's flags among `BF16_FLAGS`, in their order."""
-    flags = _cpuinfo("flags", root).split()
-    return [flag for flag in BF16_FLAGS if flag in flags]
+    return [flag for flag in BF16_FLAGS if flag in _cpuinfo("flags", root).split()]
 
 
 def processor(root: Path = FILESYSTEM) -> str:
@@ -89,11 +88,13 @@ def processor(root: Path = FILESYSTEM) -> str:
     return f"{name} ({'-'.join(numbers)})" if all(numbers) else name or platform.machine()
 
 
-def arithmetic(device: str, root: Path = FILESYSTEM) -> dict[str, str]:
-    """Processors and versions of libraries, by name: with others the last bits of a run on that device differ."""
-    gpus = {text(path).partition("\n")[0] for path in root.glob("proc/driver/nvidia/gpus/*/information")}
-    models = {"cpu": processor(root), "gpu": " ".join(sorted(gpus)) if device != "cpu" else ""}
-    return models | {name: importlib.metadata.version(name) for name in LIBRARIES}
+def arithmetic(*devices: str, root: Path = FILESYSTEM) -> dict[str, str]:
+    """Processors and versions of libraries, by name: with others the last bits of a run on these devices differ."""
+    found = {name: importlib.metadata.version(name) for name in ("torch", "numpy", "ale-py", "numba")}
+    gpus = "".join(text(path) for path in root.glob("proc/driver/nvidia/gpus/*/information"))
+    if {*devices} != {"cpu"} and (models := {*re.findall(r"Model:\s*(.+)", gpus)}):
+        found["gpu"] = ", ".join(sorted(models))
+    return found | {"cpu": processor(root)}
 
 
 def _cpuinfo(key: str, root: Path) -> str:

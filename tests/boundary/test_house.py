@@ -25,7 +25,7 @@ LINES = {
     "ringside": 8_700,
     "benchmarks": 2_100,
     "examples": 150,
-    "tests": 24_900,
+    "tests": 24_950,
 }
 """Most lines of code of each room."""
 HOUSE = 22_200

@@ -264,7 +264,7 @@ def test_a_run_goes_on_with_another_arithmetic_and_says_so(tmp_path: Path) -> No
     assert ("--batch-size 8 (now 64)" in refused, "--precision" in refused) == (True, False)
 
     output = finish(start(elsewhere, "--resume", str(run_dir), precision="bf16", inference_batch="8"))
-    assert f"Since step {first['steps']:,} this run computes on another device" in output
+    assert f"Since step {first['steps']:,} this run computes on another processor" in output
     last = summary(elsewhere)
     assert (last["exact"], last["inexact_since_steps"]) == (False, first["steps"])
     assert (last["rounds"], last["precision"]) == (10, "bf16")

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib import rcParams
 
 import ringside
 from ringside.cluster import placed_programs
 from ringside.cluster.placed_programs import ClusterPrograms, ProgramHost
 from ringside.cluster.placing import ClusterOptions, Programs
 from ringside.command.train import configuration
+from ringside.report import plots
 from ringside.run import planning
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
@@ -223,7 +225,10 @@ def test_the_plots_of_a_study_are_in_its_report(program: Program, monkeypatch: p
     monkeypatch.undo()
     monkeypatch.setattr(planning, "plan", fake_trials.plan)
     monkeypatch.setattr(study, "run", fake_trials.run)
+    drawn, save = list[bool](), plots.save
+    monkeypatch.setattr(plots, "save", lambda *words: drawn.append(rcParams["text.parse_math"]) or save(*words))
     result = program()
+    assert drawn[:3] == [True] * 3, "ticks of a logarithm are formulas"
     page = result.report.read_text()
     assert page.index("Evaluations of each trial") < page.index("Result by each setting") < page.index("Scores by game")
     for name in ("study-history", "study-evaluations", "study-settings"):

@@ -192,9 +192,9 @@ def test_a_run_with_other_settings_does_not_continue(path: Path) -> None:
     assert manifest.arithmetic_differences(other) == ["--precision 'auto' (now 'bf16')", "--learner-parts None (now 8)"]
     assert manifest.arithmetic_differences(CONFIG.with_settings(plain=True)) == []
     moved = replace(manifest, machine=manifest.machine | {"cpu": "an abacus", "torch": "0.1"})
-    said = [f"cpu 'an abacus' (now {processor()!r})", f"torch '0.1' (now {importlib.metadata.version('torch')!r})"]
+    said = [f"torch '0.1' (now {importlib.metadata.version('torch')!r})", f"cpu 'an abacus' (now {processor()!r})"]
     assert moved.arithmetic_differences(CONFIG) == said
-    assert replace(manifest, machine={}).arithmetic_differences(CONFIG) == [], "an older version noted none"
+    assert not replace(manifest, machine={}).arithmetic_differences(CONFIG), "an older version noted none"
     assert manifest.experiment == other.experiment()
     assert CheckpointWriter(path.parents[1], other, SIZES, ACTIONS).missing_segments(1) == []
     with pytest.raises(CheckpointError, match=r"--game 'breakout' \(now 'pong'\), --batch-size 32 \(now 64\)"):

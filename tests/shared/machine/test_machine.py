@@ -1,5 +1,6 @@
 """Limits are read from trees of files that look like other machines."""
 
+import importlib.metadata
 import json
 import os
 import resource
@@ -115,6 +116,14 @@ def test_flags_of_the_processor_say_where_bf16_is_fast(tmp_path: Path, flags: st
 def test_processors_of_one_name_are_told_apart(tmp_path: Path) -> None:
     root = tree(tmp_path, {"proc/cpuinfo": "cpu family\t: 6\nmodel\t\t: 207\nmodel name\t: X\nstepping\t: 2\n"})
     assert facts.processor(root) == "X (6-207-2)"
+
+
+def test_the_gpus_of_a_machine_decide_the_last_bits_of_runs_on_them(tmp_path: Path) -> None:
+    cards = {f"proc/driver/nvidia/gpus/{n}/information": f"Model: \t\t Card {n // 2}\nIRQ:\t 1\n" for n in range(3)}
+    root = tree(tmp_path, cards | {"proc/cpuinfo": "model name : X\n"})
+    found = facts.arithmetic("cuda", "cpu", root=root)
+    assert (found["cpu"], found["gpu"], found["torch"]) == ("X", "Card 0, Card 1", importlib.metadata.version("torch"))
+    assert facts.arithmetic("cpu", "cpu", root=root).keys() == found.keys() - {"gpu"}
 
 
 def test_no_process_looks_for_devices_without_a_driver_or_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
