@@ -43,7 +43,7 @@ from shared.files.atomic import make_directory, write_atomic
 from shared.files.lock import is_locked, wait_until_free
 from shared.files.run_file_names import BEST_FILE, CHECKPOINTS, CONFIG_FILE, EVALUATION_FILES, LOGS, SUMMARY_FILE
 from shared.files.strict_json import read_object
-from shared.machine.facts import arithmetic
+from shared.machine.facts import arithmetic, changes
 from shared.process.ownership import LOCK_FILE, PART, REPORT, require_writable_run
 from shared.process.signals import handle_stop_signals
 from shared.root import LAUNCHER
@@ -269,11 +269,10 @@ def words_to_train(options: Options, job: Job) -> list[str]:
     return ["--preset", options.preset, *words, *named]
 
 
-def _changed(run_dir: Path, here: Mapping[str, str]) -> str:
+def _changed(run_dir: Path, here: dict[str, str]) -> str:
     """Processor and libraries that a run has noted and that are others here, with both; empty: none."""
-    noted = read_object(run_dir / CELL_FILE)
-    pairs = [(name, noted.get(name, value), value) for name, value in here.items()]
-    return ", ".join(f"{name} {former} (now {value})" for name, former, value in pairs if former != value)
+    found = changes(read_object(run_dir / CELL_FILE), here)
+    return ", ".join(f"{name} {former} (now {value})" for name, former, value in found)
 
 
 class SuiteRunner:

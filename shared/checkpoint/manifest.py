@@ -25,7 +25,7 @@ from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, dig
 from shared.errors import CheckpointError, FileError
 from shared.files.plain_files import open_to_read
 from shared.files.strict_json import read_json
-from shared.machine.facts import arithmetic
+from shared.machine.facts import arithmetic, changes
 from shared.memory.evaluation_queue import EvaluationHistory
 from shared.network_spec import Network
 from shared.text import PLAIN_NAME, flag_of, printable
@@ -185,8 +185,7 @@ class Manifest:
     def arithmetic_differences(self, config: Config) -> list[str]:
         """Settings, processors and libraries that are others now, with both values. A resume is no longer exact."""
         here = arithmetic(config.machine.device, config.machine.acts_on)
-        pairs = [(name, self.machine.get(name, value), value) for name, value in here.items()]
-        others = [f"{name} {theirs!r:.80} (now {ours!r:.80})" for name, theirs, ours in pairs if theirs != ours]
+        others = [f"{name} {theirs!r:.80} (now {ours!r:.80})" for name, theirs, ours in changes(self.machine, here)]
         return self._differences(config, frozenset(config.to_flat()) - ARITHMETIC) + others
 
     def _differences(self, config: Config, without: frozenset[str]) -> list[str]:

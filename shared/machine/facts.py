@@ -79,7 +79,7 @@ BF16_FLAGS = ("amx_bf16", "avx512_bf16")
 
 def bf16_flags(root: Path = FILESYSTEM) -> list[str]:
     """The processor's flags among `BF16_FLAGS`, in their order."""
-    return [flag for flag in BF16_FLAGS if flag in _cpuinfo("flags", root).split()]
+    return [flag for flags in [_cpuinfo("flags", root).split()] for flag in BF16_FLAGS if flag in flags]
 
 
 def processor(root: Path = FILESYSTEM) -> str:
@@ -91,10 +91,14 @@ def processor(root: Path = FILESYSTEM) -> str:
 def arithmetic(*devices: str, root: Path = FILESYSTEM) -> dict[str, str]:
     """Processors and versions of libraries, by name: with others the last bits of a run on these devices differ."""
     found = {name: importlib.metadata.version(name) for name in ("torch", "numpy", "ale-py", "numba")}
-    gpus = "".join(text(path) for path in root.glob("proc/driver/nvidia/gpus/*/information"))
-    if {*devices} != {"cpu"} and (models := {*re.findall(r"Model:\s*(.+)", gpus)}):
-        found["gpu"] = ", ".join(sorted(models))
-    return found | {"cpu": processor(root)}
+    paths = root.glob("proc/driver/nvidia/gpus/*/information") if {*devices} != {"cpu"} else ()
+    gpus = {name for path in paths for name in re.findall(r"Model:\s*(.+)", text(path))}
+    return found | {"cpu": processor(root)} | ({"gpu": ", ".join(sorted(gpus))} if gpus else {})
+
+
+def changes(noted: dict[str, Any], here: dict[str, str]) -> list[tuple[str, Any, str]]:
+    """Name, noted and present value of each difference to `arithmetic` here; what was not noted is no difference."""
+    return [(name, noted[name], value) for name, value in here.items() if noted.get(name, value) != value]
 
 
 def _cpuinfo(key: str, root: Path) -> str:

@@ -33,8 +33,19 @@ def kill_when(process: subprocess.Popen[str], role: str, condition: Callable[[],
     kill(process, role)
 
 
-def stop_at(process: subprocess.Popen[str], memory: Memory, boundary: float, number: int = signal.SIGTERM) -> str:
-    """Ask a run to stop when it has committed a boundary; return what it printed."""
+def stop_at(
+    process: subprocess.Popen[str],
+    memory: Memory,
+    boundary: float,
+    number: int = signal.SIGTERM,
+    killed: str | None = None,
+) -> str:
+    """Ask a run to stop when it has committed a boundary; return what it printed.
+
+    A child named `killed` is killed between the request and the checkpoint.
+    """
     wait_until(process, lambda: memory.board.committed >= boundary)
     process.send_signal(number)
+    if killed is not None:
+        kill(process, killed)
     return finish(process)

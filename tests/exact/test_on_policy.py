@@ -11,19 +11,7 @@ from typing import Any
 import pytest
 
 from tests.exact.conftest import Undisturbed, kill_when, stop_at
-from tests.support.runs import (
-    Flags,
-    begun,
-    evaluations,
-    finish,
-    flags_in,
-    kill,
-    records,
-    same_summary,
-    start,
-    summary,
-    wait_until,
-)
+from tests.support.runs import Flags, begun, evaluations, finish, flags_in, records, same_summary, start, summary
 
 RMS = flags_in("optimizer=rms optimizer_decay=0.99 optimizer_epsilon=1e-5 clip_gradient=0.5")
 ROUNDS = RMS | flags_in("round_steps=40 batch_size=20 snapshot_every_steps=200 total_steps=2_400")
@@ -101,12 +89,9 @@ def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
     process, memory = begun(run_dir, **flags)
     for round_, role in ((8, "inference"), (12, "learner"), (23, "actor 0")):
         kill_when(process, role, lambda r=round_: memory.board.committed >= r)
-    wait_until(process, lambda: memory.board.committed >= 32)
-    process.send_signal(signal.SIGINT)
-    kill(process, "learner")  # between the request and the checkpoint
-    finish(process)
+    stop_at(process, memory, 32, signal.SIGINT, "learner")
     stopped = summary(run_dir)
-    assert stopped["restarts"] >= 3
+    assert stopped["restarts"] in (3, 4), "it may have made its last commit"
     assert stopped["weights_sha256"] != summary(alone(method, schedule))["weights_sha256"]
     finish(start(run_dir, "--resume", str(run_dir), actors="4", total_steps=ROUNDS["total_steps"]))
     assert _require_same(run_dir, alone(method, schedule))["actors"] == 4

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.exact.conftest import stop_at
-from tests.support import runs
 from tests.support.runs import begun, evaluations, finish, flags_in, records, same_summary, start, summary
 
 STEPS = {"total_steps": "4_800", "snapshot_every_steps": "2_000"}
@@ -48,10 +47,7 @@ def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path, run_dir
     for share, role, change in zip((0.23, 0.51, 0.78), killed, changes, strict=True):
         resumed = ("--resume", str(run_dir)) if ends else ()
         process, memory = begun(run_dir, *resumed, **(change if ends else flags))
-        runs.wait_until(process, lambda at=share * rounds, board=memory.board: board.committed >= at)
-        process.send_signal(signal.SIGINT)
-        runs.kill(process, role)
-        assert "Stopping: the run is saved" in finish(process)
+        assert "Stopping: the run is saved" in stop_at(process, memory, share * rounds, signal.SIGINT, role)
         assert not summary(run_dir)["finished"]
         ends.append(summary(run_dir)["rounds"])
     finish(start(run_dir, "--resume", str(run_dir)))
