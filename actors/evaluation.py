@@ -145,7 +145,7 @@ def play_episodes(
                 if episode.over:
                     on_episode(episode)
                     start(row, episode.number + len(envs))
-            # An episode that is no longer wanted is abandoned when another ends.
+            # An episode is abandoned as soon as those before it have enough steps.
             playing = {row: each for row, each in playing.items() if wanted(each.number) and not each.over}
     played = [episode for number, episode in sorted(started.items()) if wanted(number)]
     if drops_last and episodes is None and len(played) > 1 and sum(episode.steps for episode in played) > steps:

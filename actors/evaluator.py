@@ -23,7 +23,7 @@ def main(child_spec: ChildSpec) -> None:
     inference, scribe = child_spec.doorbells[Role.INFERENCE], child_spec.doorbells[Role.SCRIBE]
     rules = eval_rules(config.play, config.evaluate, memory.plan.method)
     observations, episodes = queue.observations(config.play.frames), memory.plan.evaluation_episodes
-    asked = 0
+    asked = before = 0
 
     def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
         nonlocal asked
@@ -32,17 +32,18 @@ def main(child_spec: ChildSpec) -> None:
         queue.ask(child_spec.incarnation, asked)
         inference.ring()
         waiter.wait(lambda: queue.asked is None)
-        waiter.note_progress((queue.done.read() << 32) + asked)
+        board.phase[child_spec.process] = Phase.WORKING
+        waiter.note_progress((queue.done.read() << 32) + asked - before)
         return np.asarray(queue.actions)
 
     with suppress(Stopped):
         waiter.wait(lambda: bool(board.prepared[0]))
-        board.phase[child_spec.process] = Phase.WORKING
         while True:
             waiter.wait(lambda: queue.done.read() < queue.queued.read() or board.finished)
             number = queue.done.read()
             if number == queue.queued.read():
                 break
+            before, board.phase[child_spec.process] = asked, Phase.STARTING  # to make an env takes longer than a step
             evaluation = Evaluation(config.play, rules, config.run.seed, number)
             video = evaluation_video(config.run.run_dir, number) if config.evaluate.eval_video else None
             played = play_episodes(

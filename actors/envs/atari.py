@@ -311,7 +311,8 @@ class AtariEnv(Env):
         if len(data) <= state or data[:4] != _STATE_MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self.game}.")
         _, self._repeated, self.lives = _STATE.unpack_from(data)
-        self._pooled = np.frombuffer(data[_STATE.size : state], np.uint8).reshape(self._third.shape)
+        # Copied: a read-only array is another type, for which numba would compile a kernel once more.
+        self._pooled = np.frombuffer(data[_STATE.size : state], np.uint8).reshape(self._third.shape).copy()
         try:
             self._ale.restoreState(ALEState(data[state:]))
         except (SystemError, RuntimeError, ValueError) as error:  # an exception of C++ comes as any of these

@@ -157,7 +157,7 @@ def _is_truth(value: Any) -> bool:
     """True if a value of the environment is a truth value: a bool of any library, 0 or 1."""
     try:
         return value in (False, True)
-    except ValueError:  # an array of several
+    except FOREIGN:  # an array of several
         return False
 
 
@@ -225,7 +225,7 @@ class GymnasiumEnv(Env):
         """The reward as a number. Raises `EnvError` if it is none, or too large for returns in float32."""
         reward = math.nan
         if not isinstance(given, str | bytes):
-            with suppress(TypeError, ValueError, OverflowError):
+            with suppress(*FOREIGN):
                 reward = float(given)
         if not abs(reward) <= MOST_REWARD:
             raise EnvError(

@@ -187,9 +187,9 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
         plan: resolved and validated.
         continues: True if the run of the run directory is continued.
     """
-    doubts = [Check("settings", "yellow", sentence) for sentence in config_warnings(plan.config)]
+    warned = [Check("settings", "yellow", sentence) for sentence in config_warnings(plan.config)]
     return [
-        *(doubts or [Check("settings", "green", "No setting looks like a mistake.")]),
+        *(warned or [Check("settings", "green", "No setting looks like a mistake.")]),
         *environment(plan.config),
         processor(platform.machine()),
         cores(plan, facts.usable_cores()),

@@ -210,7 +210,7 @@ def crash_report(name: str, how: str, count: int, code: int, log: Path, begin: i
     if code == FATAL and last:
         return last
     if code == ENV_FAULT:
-        return f"{last} A restart of {name} met it again; the traceback is in {log}."
+        return f"{last} Restarts of {name} did not help; the traceback is in {log}."
     if code < 0:
         where = f"Its stacks, if any, are in {log}"
     elif last:

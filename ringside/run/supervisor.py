@@ -86,7 +86,7 @@ class Supervisor:
         self._requests = Requests()
         self._polled_at = time.monotonic()
         self._failure: str | None = None
-        self._refusal: BaseException | None = None
+        self._callback_error: BaseException | None = None
         """Exception of `on_poll`, which ends the run as a signal does."""
         self._leaving_seconds = self._saving_seconds = 0.0
         """Time since all processes were asked to leave, and since the scribe's last heartbeat then, poll by poll."""
@@ -124,9 +124,9 @@ class Supervisor:
         finally:
             os.close(self._wakeup.fd)
         if self._failure:
-            raise RunFailed(self._failure) from self._refusal
-        if self._refusal is not None:
-            raise self._refusal
+            raise RunFailed(self._failure) from self._callback_error
+        if self._callback_error is not None:
+            raise self._callback_error
         return self._board.complete
 
     def _supervise(self) -> None:
@@ -176,35 +176,35 @@ class Supervisor:
         self._notify()
 
     def _read_contention(self) -> None:
-        """Write the CPU time that other programs take from the run to the board."""
+        """Write the CPU time that other programs take from the run to the board; later, if no file can be opened."""
         times = os.times()
         own = time.process_time_ns() + round(1e9 * (times.children_user + times.children_system))
-        own += sum_cpu_time({*self._maker.server.pids, *(child.process.pid for child in self._children.values())})
         found = self._contention
-        found.read(time.monotonic_ns(), own)
+        with suppress(OSError):
+            own += sum_cpu_time({*self._maker.server.pids, *(child.process.pid for child in self._children.values())})
+            found.read(time.monotonic_ns(), own)
         self._board.contention[:] = found.at, found.others, found.stolen
 
     def _notify(self) -> None:
         """Call `on_poll`. An exception from it stops the run as a signal does; it is raised again at the end unless it
         is `StopTraining`."""
-        if self._refusal is not None:
+        if self._callback_error is not None:
             return
         try:
             self._on_poll(self._memory)
         except StopTraining as why:
             self._finish(f"{why or 'A callback stops the run.'} Stopping")
         except BaseException as error:  # noqa: BLE001  (a caller's function raises anything, as does sys.exit())
-            self._refusal = error
+            self._callback_error = error
             self._finish("A callback failed. Stopping")
 
     def _start(self, index: int, incarnation: int) -> None:
         """Start the process at a position, or end the run if that is impossible."""
-        process = self._maker.make(index, incarnation)
         self._board.phase[index] = Phase.STARTING
         self._board.record_heartbeat(index)
         heartbeat = int(self._board.heartbeat[index])
         try:
-            self._spawn(process, RETRY_SECONDS if incarnation else 0.0)
+            process = self._spawn(index, incarnation)
         except OSError as error:
             self._children.pop(index, None)
             self._fail(f"{self._name(index)} could not be started: {error.strerror}. Fewer --actors need less.")
@@ -215,17 +215,18 @@ class Supervisor:
             child, process=process, incarnation=incarnation, killed_at=None, first_heartbeat=heartbeat
         )
 
-    def _spawn(self, process: multiprocess.Process, seconds: float) -> None:
-        """Start a process; retry for `seconds`, since a resource that is missing may soon be free.
+    def _spawn(self, index: int, incarnation: int) -> multiprocess.Process:
+        """Make and start a process; retry a restart for some time, since a resource that is missing may soon be free.
 
         Raises:
             OSError: there are too many processes or descriptors, or there is too little memory.
         """
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (RETRY_SECONDS if incarnation else 0.0)
         while True:
             try:
+                process = self._maker.make(index, incarnation)
                 process.start()
-                return
+                return process
             except OSError:
                 if self._requests.count > 1 or time.monotonic() >= deadline:
                     raise
@@ -256,7 +257,7 @@ class Supervisor:
             del self._children[index]
             self._fail(self._maker.crash_report(index, how, count, code))
             return
-        self._note(f"{self._name(index)} {how}; it starts again from its snapshot.")
+        self._note(f"{self._name(index)} {how}; it starts again.")
         self._restart(index)
 
     def _did_all(self, index: int) -> bool:
@@ -334,7 +335,8 @@ class Supervisor:
             self._stop()
         elif late or self._requests.count > self._answered:
             dropped, step = self._unsaved
-            why = f"The round was not over within {FINISH_SECONDS:.0f} s" if late else "Stopping at once"
+            began = "Evaluations were" if self._board.finished else "The round was"
+            why = f"{began} not over within {FINISH_SECONDS:.0f} s" if late else "Stopping at once"
             lost = f"{dropped:,} steps after it are dropped" if dropped else "evaluations that wait are not played"
             self._note(f"{why}: the run is saved at step {step:,}, and {lost}. Ctrl-C once more ends without saving.")
             self._stop()

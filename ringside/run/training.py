@@ -120,7 +120,7 @@ def train(
     Args:
         preset: what the settings that are not given default to, "nature" unless given; not together with `resume`.
         config: settings from a file, under those that are given: TOML, or a run (its config.json).
-        progress: print the lines and notes of the command with --plain. False: print nothing.
+        progress: print the lines and notes of the command with --plain. False: print nothing of the run.
         on_status: called several times a second with the state of the run. What it raises stops the run, which saves
             its last boundary and can be resumed; then it is raised here.
         on_round, on_episode, on_evaluation: called with each new record, a line of metrics.jsonl. The numbers that they

@@ -4,7 +4,7 @@ Slot `t % capacity` of a lane holds tick `t`: the observation `o_t`, the action 
 ended. After an end, tick `t + 1` holds the true last frame with `valid = 0` (never sampled as a start, its action
 ignored); tick `t + 2` opens the next episode with `start = 1`.
 
-There are no locks, because each part has one writer: only a lane's actor writes its slots; the learner reads committed
+There are no locks, because each part has one writer: only a lane's actor writes its slots; the learner reads finished
 ticks, inference reads the newest stack of a lane that asked (shared/README.md, rule 3).
 """
 

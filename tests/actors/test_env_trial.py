@@ -26,9 +26,11 @@ FAULTS = [
     ("reward_nan", "gave the reward nan; rewards must be finite numbers"),
     ("reward_big", r"gave the reward np.float32\(1.3e\+34\); rewards must be finite numbers up to 1e\+34"),
     ("reward_int", "gave the reward 10000.*; rewards must be finite numbers"),
+    ("reward_tensor", "gave the reward .*; rewards must be finite numbers"),
     ("end_none", "gave None and False as ends of an episode; terminated and truncated must be True or False"),
     ("end_text", "gave 'no' and False as ends"),
     ("end_array", "as ends of an episode"),
+    ("end_tensor", "as ends of an episode"),
     ("raises", r"at tick 17: KeyError: 'no\\nsuch key' \(odd_envs.py, line \d+\)"),
     ("exits", r"at tick 17: SystemExit: 7 \(odd_envs.py, line \d+\)"),
 ]

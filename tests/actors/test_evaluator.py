@@ -36,11 +36,15 @@ def test_the_evaluation_actor_plays_each_version_by_its_rules_and_number(tmp_pat
             queue.answer(queue.asked, np.zeros(2, np.uint8))
         assert ready()
 
-    doorbells = {role: Mock() for role in Role}
-    with patch.object(evaluator, "enter", lambda spec: (memory, Mock(wait=wait))):
+    doorbells, phases = {role: Mock() for role in Role}, list[int]()
+    waiter = Mock(wait=wait, heartbeat=lambda: phases.append(int(memory.board.phase[Role.EVALUATOR])))
+    with patch.object(evaluator, "enter", lambda spec: (memory, waiter)):
         evaluator.main(Mock(doorbells=doorbells, process=int(Role.EVALUATOR), incarnation=0))
     assert (memory.board.phase[Role.EVALUATOR], queue.done.read()) == (Phase.DONE, 3)
     assert doorbells[Role.SCRIBE].ring.called
+    assert phases == [Phase.STARTING] * 4, "an env may take longer to make than a step"
+    points = [call.args[0] for call in waiter.note_progress.call_args_list]
+    assert (points[0], points[len(points) // 2]) == ((1 << 32) + 1, (2 << 32) + 1), "as far as a new incarnation comes"
     for number in (1, 2):
         evaluation = Evaluation(memory.plan.config.play, EvalRules(0.5, 40), 7, number)
         stacks = np.zeros_like(queue.observations(memory.run_schedule.frames))

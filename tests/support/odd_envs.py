@@ -10,9 +10,15 @@ import numpy as np
 
 from tests.support.pixel_game import FALL, Catch
 
+
+def _refuse(self: Any, other: object = None) -> Any:
+    raise RuntimeError("A Tensor with 2 elements cannot be converted to Scalar")
+
+
+TENSOR = type("Tensor", (), {"__eq__": _refuse, "__float__": _refuse})()
 REWARDS = {"reward_none": None, "reward_text": "1", "reward_nan": float("nan"), "reward_big": np.float32(1.3e34)}
-REWARDS["reward_int"] = 10**400
-ENDS = {"end_none": None, "end_text": "no", "end_array": np.zeros(2, bool)}
+REWARDS |= {"reward_int": 10**400, "reward_tensor": TENSOR}
+ENDS = {"end_none": None, "end_text": "no", "end_array": np.zeros(2, bool), "end_tensor": TENSOR}
 FOREVER = threading.Event()
 
 

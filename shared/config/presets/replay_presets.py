@@ -150,7 +150,9 @@ episodes with epsilon 0.001, as the protocol says.
 What differs from Kaixhin/Rainbow. Screens are reduced by area after their maximum, as in Dopamine; there linearly,
 before it. The sigma of biases is sigma_0/sqrt(fan-in) as in Dopamine; there by outputs. Acting and learning draw
 separate noise. The tick of a reset counts as a step. A transition has no weight until its 20 steps are there; there a
-batch with such a one is drawn again. A truncated episode adds the value of its last state; there it ends."""
+batch with such a one is drawn again. A truncated episode adds the value of its last state; there it ends. After a
+lost life the game plays on and its stack continues; there a no-op follows, learning begins with an empty stack, and a
+life that leaves none ends no return. The state 20 steps on may be the last of a life; there its value is left out."""
 
 DER_DOPAMINE = replace(
     DER,

@@ -14,6 +14,7 @@ from ale_py import ALEInterface, LoggerMode, roms
 from actors.env import EnvError, Outcome
 from actors.envs.atari import REPLAYED, AtariEnv, game_name, games
 from actors.make_env import action_names, make_env
+from actors.pixels.frames import _shrink_area
 from actors.pixels.palette import gray_table
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import Play
@@ -147,7 +148,9 @@ def test_a_snapshot_before_an_end_keeps_what_the_last_frame_is_made_of(longest: 
         if outcome.truncated:
             break
     other.restore(data)
+    compiled = len(_shrink_area.signatures)
     assert other.step(tick, 1, frames[1]) == outcome
+    assert len(_shrink_area.signatures) == compiled, "no kernel is compiled within a step"
     assert outcome.truncated
     assert np.array_equal(*frames)
 

@@ -229,7 +229,7 @@ def test_an_error_of_an_env_is_told_with_the_place_of_its_traceback(tmp_path: Pa
     error = "mine:factory failed in step() of env 3 at tick 17: KeyError: 'x' (mine.py, line 4)."
     log.write_text(f"Traceback\n{error}\n")
     said = crash_report("actor 0", "met an error of its env", 1, ENV_FAULT, log, begin=0)
-    assert said == f"{error} A restart of actor 0 met it again; the traceback is in {log}."
+    assert said == f"{error} Restarts of actor 0 did not help; the traceback is in {log}."
 
 
 DEATHS = [

@@ -105,11 +105,11 @@ def test_whatever_a_callback_raises_stops_the_run_first(tmp_path: Path, notes: l
     with supervisor_of(tmp_path, notes) as made:
         made._on_poll = Mock(side_effect=error)
         made._notify()
-        assert (made._refusal is error, made._board.stopping) == (True, True)
+        assert (made._callback_error is error, made._board.stopping) == (True, True)
         assert notes[0].startswith("A callback failed. Stopping: ")
 
 
-AGAIN = "it starts again from its snapshot."
+AGAIN = "it starts again."
 
 
 ENDS = [
@@ -239,13 +239,14 @@ def test_time_in_which_no_process_could_end_does_not_count(stopping: Supervisor)
 
 def test_a_lack_that_passes_ends_no_run_and_a_second_request_the_tries(stopping: Supervisor) -> None:
     lack = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-    start = Mock(side_effect=[lack, lack, None, lack, lack])
-    stopping._spawn(SimpleNamespace(start=start), seconds=20.0)
-    for requests, seconds in ((0, 0.0), (2, 60.0)):
+    process = SimpleNamespace(start=Mock(side_effect=[lack, None, lack, lack]))
+    stopping._maker.make = Mock(side_effect=[lack, *[process] * 4])  # type: ignore[method-assign]
+    assert stopping._spawn(Role.LEARNER, incarnation=1) is process
+    for requests, incarnation in ((0, 0), (2, 1)):
         stopping._requests.count = requests
         with pytest.raises(BlockingIOError):
-            stopping._spawn(SimpleNamespace(start=start), seconds)
-    assert start.call_count == 5
+            stopping._spawn(Role.LEARNER, incarnation)
+    assert process.start.call_count == 4
 
 
 def test_a_child_starts_with_requests_and_stack_dumps_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,6 +319,9 @@ def test_the_board_has_the_cores_of_others_alone(stopping: Supervisor, monkeypat
     stopping._read_contention()
     assert stopping._board.contention.tolist() == [3, 2, 1]
     assert before <= own[0] - 7 * 10**15 - 5 * 10**18 <= time.process_time_ns()
+    monkeypatch.setattr(supervisor, "sum_cpu_time", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+    stopping._read_contention()
+    assert len(own) == 1
 
 
 def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(stopping: Supervisor, notes: list[str]) -> None:
@@ -403,15 +407,19 @@ def test_a_second_request_or_twenty_seconds_of_sigterm_drop_the_round(
         assert f"saved at step {steps_of(played, 2):,}, and {dropped:,} steps after it are dropped" in notes[1]
 
 
-def test_a_stop_in_the_last_round_lets_evaluations_end(played: Supervisor) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_a_stop_in_the_last_round_lets_evaluations_end(played: Supervisor, notes: list[str], *, late: bool) -> None:
     board = played._board
+    played._requests.hurries = late
     played._finish("Stopping")
     board.commits.publish(board.run_schedule.rounds)
     played._watch_finish()
     assert not board.stopping
-    played._requests.count += 1
+    played._requests.count += not late
+    played._finish_until -= 1_000.0 * late
     played._watch_finish()
     assert board.stopping, "but a second request ends them"
+    assert notes[1].startswith("Evaluations were not over within 20 s: " if late else "Stopping at once: ")
 
 
 def test_a_request_after_the_round_was_finished_lets_the_scribe_save(played: Supervisor) -> None:

@@ -281,7 +281,7 @@ STUCK = """displays.END_SECONDS = 0.2
 SHOWN = """assert isinstance(display, displays.LiveDisplay)
         for steps in range(0, 50_000_001, 10_000_000):
             display.show(replace(status(), steps=steps))
-        display.note("actor 3 was killed by SIGKILL; it starts again from its snapshot.")
+        display.note("actor 3 was killed by SIGKILL; it starts again.")
         display.show(replace(status(), steps=50_000_000))
 """
 
