@@ -26,6 +26,13 @@ SIDE = 320
 """Least height of the video of an evaluation, in whole multiples of the screen."""
 
 
+def require_format(video: Path) -> None:
+    """Refuse a video that has no suffix of `MOST_RATE`, with a `ConfigError`."""
+    if video.suffix.lower() not in MOST_RATE:
+        kinds = " and ".join(MOST_RATE)
+        raise ConfigError(f"--video {video}: the suffix says the format; choose one of {kinds}.")
+
+
 class VideoFile:
     """A video that is written picture by picture to a part file, which gets its name at the end.
 
@@ -43,7 +50,7 @@ class VideoFile:
         require("A video", "video", "av")
         import av
 
-        self._av, self._path, self._part = av, path, path.with_suffix(".part")
+        self._av, self._path, self._part = av, path, path.with_name(f"{path.name}.part")
         self._kind = path.suffix.lower()
         self._each = math.ceil(rate / MOST_RATE[self._kind])
         self._period = Fraction(1, max(1, round(rate / self._each)))

@@ -36,7 +36,7 @@ from shared.machine.subprocesses import REAP_SECONDS, read_output
 from shared.process.library_env import choose_workspace, pinned_thread_env
 from shared.process.signals import enable_stack_dumps
 from shared.root import ROOT
-from shared.text import readable, require_name
+from shared.text import readable, refused, require_name
 
 INTERRUPTED = "the rest"
 """Name of the cases that an interrupt left out."""
@@ -226,12 +226,18 @@ class Report:
         return 0 if self.rows and not self.wrong else 1
 
     def publish(self, file: Path | None) -> None:
-        """Print the table and write the file. Without a figure an earlier file stays as it is."""
-        if file is not None and not self.rows and file.exists():
+        """Print the table and write the file. Without a figure an earlier file stays as it is.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
+        stays = file is not None and not self.rows and file.exists()
+        if stays:
             self.notes["file"] = f"Nothing was measured, so --json {file} stays as it was."
-        elif file is not None:
-            write_atomic(file, json.dumps(self.to_json(), indent=1).encode() + b"\n")
         self.print()
+        if file is not None and not stays:
+            with refused(f"--json {file} cannot be written"):
+                write_atomic(file, json.dumps(self.to_json(), indent=1).encode() + b"\n")
 
     def to_json(self) -> dict[str, Any]:
         """The whole report, with the machine and the command."""

@@ -22,6 +22,7 @@ from actors.make_env import make_env
 from learner.answers import Answers
 from learner.commits import Commits
 from learner.engine.device import prepare_torch
+from learner.networks.arithmetic_check import check_arithmetic
 from learner.networks.module_model import make_model
 from learner.networks.policy import Policy
 from shared.errors import FatalError
@@ -74,6 +75,7 @@ class WorkerProcess:
             memory, number, partial(make_env, play, seed, training=True), doorbells.of_role(Role.WORKER), waiter
         )
         precision = plan.config.machine.precision
+        check_arithmetic(plan.network, device, precision, self._run_schedule.update_samples, learns=True)
         model = make_model(plan.network, device, precision)
         target = make_model(plan.network, device, precision) if plan.method.has_target_network else None
         method = make_worker_method(plan, device)

@@ -52,7 +52,7 @@ def check_arithmetic(network: Network, device: torch.device, precision: str, bat
     raise ConfigError(
         f"On {device}, {precision} gives network {network} values that are {off[~fine].max():.0%} off: a kernel of "
         f"PyTorch {torch.__version__} is wrong on this processor. Use "
-        f"{'--precision fp32' if precision != 'fp32' else '--device cpu'}."
+        f"{'--precision fp32 (--acting-precision, too, if given)' if precision != 'fp32' else '--device cpu'}."
     )
 
 

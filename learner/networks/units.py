@@ -4,7 +4,8 @@ Convolutions have few parameters and much work: a member computes them for its r
 parameters: a member computes its units for all rows, and alone has their gradient. So an update exchanges the features
 of a batch, parts of their gradient, and gradients of the convolutions, but never one of all parameters.
 
-One update has five waits. A member writes only its parts, and reads those of others behind a wait:
+One update has five waits; with `--double`, with `--clip-gradient` and at the beginning of a chunk it has one more each.
+A member writes only its parts, and reads those of others behind a wait:
 
     forward:   own rows, convolutions -> features  |  own units -> hidden  |  outputs, the same by every member
     backward:  own units -> their part of the gradient by the features  |  sum of these parts for own rows,

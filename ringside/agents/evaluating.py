@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.evaluation import Evaluation, OnEpisode, play_episodes
+from actors.filming import require_format
 from ringside.agents.stored_weights import method_of, play_of, require_actions, rules_of, weights_at
 from ringside.records.scores import SOURCE, summarize
 from shared.checkpoint.weights_file import StoredWeights
@@ -108,13 +109,15 @@ def evaluate(
         eval_actions: sample, from the policy, or greedy; auto: as in the evaluations of the run.
         on_episode: called when an episode has ended, with its `number`, `total` and `steps`. Where the protocol counts
             steps, the last episodes may not count.
-        video: an .mp4 file for a video of the first episode, one screen a step. An error of the disk ends the video,
-            with a sentence on standard error, not the evaluation.
+        video: an .mp4 or .gif file for a video of the first episode, one screen a step. An error of the disk ends the
+            video, with a sentence on standard error, not the evaluation.
 
     Returns:
         JSON values: episodes, mean, sd (population), median, best, human_normalized, and the conditions.
     """
     validate.episodes(episodes, seed)
+    if video is not None:
+        require_format(Path(video))
     weights = weights_at(load, env, plugin, network)
     play = play_of(weights)
     rules = rules_of(

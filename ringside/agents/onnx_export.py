@@ -94,16 +94,17 @@ def export_onnx(
         )
     with refused(f"--onnx {path} cannot be written"):
         write_atomic(path, content)
-    same = float((ours.argmax(1) == theirs.argmax(1)).mean())
+    same = float(np.equal(*(found[:, : weights.network.actions].argmax(1) for found in (ours, theirs))).mean())
     return Exported(path, len(content), len(ours), difference, greatest, same)
 
 
 def _answers(
     weights: StoredWeights, play: Play, content: bytes, frames: int, seed: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Outputs float32[observations, actions] of the agent and of onnxruntime, where the agent plays its best actions.
+    """Outputs float32[observations, n] of the agent and of onnxruntime, where the agent plays its best actions.
 
-    A recurrent network answers in the states that it meets.
+    The first columns are values of actions or logits, then come the value of a policy, and the next state of a
+    recurrent network, which answers in the states that it meets.
     """
     import onnxruntime
 
@@ -118,10 +119,12 @@ def _answers(
 
     def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
         state[starts] = 0
-        ours.append(policy.values(stacks, state))
-        theirs.append(session.run(None, inputs)[0])
+        values = policy.values(stacks, state)
+        value = [policy.state_values[:, None]] if weights.network.value_output else []
+        ours.append(np.concatenate([values, *value, policy.next_state.reshape(ROWS, -1)], 1))
+        theirs.append(np.concatenate([each.reshape(ROWS, -1) for each in session.run(None, inputs)], 1))
         state[:] = policy.next_state
-        return ours[-1].argmax(1).astype(np.uint8)
+        return values.argmax(1).astype(np.uint8)
 
     # Each env plays its share, and then its episode is cut.
     rules = replace(rules_of(weights, play), max_frames=FRAME_SKIP * -(-frames // ROWS))

@@ -29,6 +29,7 @@ from shared.config.settings import Config, unused_settings
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable, write_result
 from shared.machine import facts
+from shared.machine.subprocesses import read_output
 from shared.memory.plan import Plan
 from shared.root import INSTALL, LAUNCHER, ROOT
 
@@ -152,11 +153,8 @@ def self_test(plan: Plan) -> Check:
     small = small_plan(plan)
     with tempfile.TemporaryDirectory(prefix="ringside-doctor-") as scratch:
         words = [*planning.training_words(small.config), "--plain", "--run-dir", f"{scratch}/run"]
-        command = [sys.executable, str(LAUNCHER), *words]
         try:
-            subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=True, text=True
-            )
+            read_output([sys.executable, str(LAUNCHER), *words], SECONDS)
         except subprocess.TimeoutExpired:  # its processes die with it
             fault = f"did not end within {SECONDS:.0f} s."
         except subprocess.CalledProcessError as error:

@@ -42,8 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         f"{_rules_of(result)}: mean {result['mean']:.2f} +- {result['sd']:.2f}, median {result['median']:.2f}, "
         f"best {result['best']:.2f} of {count(result['episodes'], 'episode')}"
     )
-    normalized = result["human_normalized"]
-    if normalized is not None:
+    if (normalized := result["human_normalized"]) is not None:
         print(f"human-normalized {normalized:.3f} (reference: {result['human_normalized_source']})")
     if options.json is not None:
         write_result("--json", options.json, result)
@@ -51,8 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _print_episode(episode: Episode) -> None:
-    total = f"{episode.total:,.10g} after {count(episode.steps, 'step')}"
-    print(f"episode {episode.number} returned {total}", flush=True)
+    print(f"episode {episode.number} returned {episode.total:,.10g} after {count(episode.steps, 'step')}", flush=True)
 
 
 def _rules_of(result: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from actors.env import Env, EnvError
 from actors.envs.atari import game_name
 from actors.evaluation import Evaluation
-from actors.filming import MOST_RATE
+from actors.filming import require_format
 from ringside.agents.evaluating import EvaluationPolicy, load_libraries
 from ringside.agents.player import Pace, Video, play
 from ringside.agents.stored_weights import play_named, play_of, require_actions, rules_of, weights_at
@@ -85,9 +85,7 @@ def _check(options: Options) -> None:
         if not any(os.environ.get(name) for name in DISPLAYS):
             raise ConfigError("There is no display for a window: write a video with --video FILE.mp4 or FILE.gif.")
         return
-    if options.video.suffix.lower() not in MOST_RATE:
-        kinds = " and ".join(MOST_RATE)
-        raise ConfigError(f"--video {options.video}: the suffix says the format; choose one of {kinds}.")
+    require_format(options.video)
     require("--video", "video", "av", "PIL")
     require_writable("--video", options.video, replaces=True, beside=options.load)
 

@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
@@ -36,10 +35,10 @@ from shared.config.sections import Evaluate
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
 from shared.errors import ConfigError, FileError, RingsideError, require
-from shared.files.lock import is_locked
+from shared.files.lock import is_locked, locked
 from shared.files.plain_files import open_to_read
 from shared.files.result_files import make_result_directory
-from shared.files.run_file_names import CONFIG_FILE, SUMMARY_FILE
+from shared.files.run_file_names import SUMMARY_FILE
 from shared.files.strict_json import json_object, read_object, read_toml
 from shared.process.ownership import LOCK_FILE, REPORT
 from shared.process.signals import handle_stop_signals
@@ -138,8 +137,6 @@ def _distribution(name: str, table: Any, config: Config) -> distributions.BaseDi
 
 
 MOST_TRIALS = 100_000
-STARTING = timedelta(minutes=1)
-"""Longest time from the choice of a trial's settings to the lock of its run."""
 EVALUATIONS = 5
 """Evaluations of a trial where --eval-every-steps says nothing."""
 FIRST_TRIALS = 5
@@ -215,8 +212,7 @@ def tune(
             raise ConfigError(f"A study says itself what {flag_of(name)} is: omit it and use --out.")
     chosen = config_of_call(preset, config, settings)
     cluster = ClusterOptions(ray, cpus_per_run, gpus_per_run, ray_insecure)
-    place = None if out is None else Path(out)
-    return Search(chosen, preset or DEFAULT_PRESET, trials, space, place, prune, cluster, note).run()
+    return Search(chosen, preset or DEFAULT_PRESET, trials, space, out, prune, cluster, note).run()
 
 
 @dataclass
@@ -228,7 +224,7 @@ class Search:
     """Preset under it."""
     trials: int
     given_space: GivenSpace
-    out: Path | None
+    out: str | Path | None
     prune: bool
     cluster: ClusterOptions
     note: Callable[[str], None]
@@ -243,7 +239,7 @@ class Search:
             self.config = self.config.with_settings(eval_every_steps=max(1, learn.total_steps // EVALUATIONS))
         planning.require_initial_weights(planning.check(self.config))
         self.space = make_space(self.given_space, self.config)
-        self.directory = self.out or Path("runs") / f"tune-{played.replace(':', '-').replace('/', '-')}"
+        self.directory = Path(self.out or f"runs/tune-{played.replace(':', '-').replace('/', '-')}")
         self.note(
             f"{count(self.trials, 'trial')} of {learn.total_steps:_} steps, judged by evaluations every "
             f"{self.config.evaluate.eval_every_steps:_} steps (--eval-every-steps)."
@@ -271,7 +267,8 @@ class Search:
                     place.run(lambda: words, f"worker {number}", self.directory)
 
             with handle_stop_signals(lambda number: programs.stop()):
-                programs.for_each(range(self.trials - len(self.study.trials) + len(self._interrupted())), work)
+                left = max(0, self.trials - len(self.study.trials)) + len(self._interrupted())
+                programs.for_each(range(left), work)
 
     @cached_property
     def study(self) -> optuna.Study:
@@ -312,20 +309,20 @@ class Search:
     def _run_dir(self, number: int) -> Path:
         return self.directory / f"trial-{number:04}"
 
+    def _lock(self, number: int) -> Path:
+        """The lock of a trial, which its process holds until the study has its result."""
+        return self.directory / f"trial-{number:04}.lock"
+
     def _result(self, trial: FrozenTrial) -> TrialResult:
         state, evaluations = _STATES.get(trial.state, "running"), sorted(trial.intermediate_values.items())
         value = trial.value if state == "complete" else None
         return TrialResult(trial.number, state, value, trial.params, evaluations, self._run_dir(trial.number))
 
     def _interrupted(self) -> list[FrozenTrial]:
-        """Trials whose process has died. One that has just begun may not hold the lock of its run yet."""
-
-        def has_died(trial: FrozenTrial) -> bool:
-            run_dir, now = self._run_dir(trial.number), datetime.now()
-            is_old = now - (trial.datetime_start or now) > STARTING
-            return (is_old or (run_dir / CONFIG_FILE).exists()) and not is_locked(run_dir / LOCK_FILE)
-
-        return list(filter(has_died, self.study.get_trials(states=(TrialState.RUNNING,))))
+        """Trials whose process has died."""
+        running = self.study.get_trials(states=(TrialState.RUNNING,))
+        locks = [(self._lock(each.number), self._run_dir(each.number) / LOCK_FILE) for each in running]
+        return [each for each, both in zip(running, locks, strict=True) if not any(map(is_locked, both))]
 
     def _next(self) -> Trial | None:
         """A trial that was interrupted, or a new one; None: there are as many as asked for."""
@@ -343,6 +340,13 @@ class Search:
         return trial
 
     def _run_trial(self, trial: Trial) -> bool:
+        """Run a trial, unless another process does or has; return False if a signal stopped it."""
+        if is_locked(lock := self._lock(trial.number)):
+            return True
+        with locked(lock, "--out", "another process"):
+            return self.study.trials[trial.number].state is not TrialState.RUNNING or self._train_and_tell(trial)
+
+    def _train_and_tell(self, trial: Trial) -> bool:
         """Train with the settings of a trial, and tell the study its result; return False if a signal stopped it."""
         run_dir, title = self._run_dir(trial.number), f"[{trial.number + 1}/{self.trials}] trial {trial.number}"
         self.note(f"{title}: {', '.join(f'{name} {value}' for name, value in trial.params.items())}.")
@@ -359,7 +363,7 @@ class Search:
             said = f"pruned after {pruned}."
         except RingsideError as error:
             if is_locked(run_dir / LOCK_FILE):
-                return True  # another process was faster to continue it
+                return True  # a run that was killed has not ended yet
             self.study.tell(trial, state=TrialState.FAIL)
             said = f"failed: {error}"
         self.note(f"{title}: {said}")
@@ -388,8 +392,8 @@ class Search:
             if math.isnan(value):
                 raise ConfigError("it has no evaluation.")
             return value
-        reported = self._result(self.study.trials[trial.number]).evaluations
-        reached = reported and self.config.run.stop_at is not None and reported[-1][1] >= self.config.run.stop_at
+        reported, stop_at = self._result(self.study.trials[trial.number]).evaluations, self.config.run.stop_at
+        reached = stop_at is not None and any(mean >= stop_at for _, mean in reported)
         return reported[-1][1] if reached else None
 
     # --- results

@@ -46,6 +46,6 @@ def main(arguments: Sequence[str]) -> int:
     say(f"The best is trial {result.best.number}, mean return {result.best.value:.2f}: {result.best.run_dir}")
     if result.report is not None:
         say(f"The report is in {result.report}.")
-    named = words_of(**code_named(options))  # which no file decides
-    say(f"Train with these settings: {command('--config', str(result.best.run_dir), *named)}")
+    again = ["--config", str(result.best.run_dir), *words_of(**code_named(options))]  # no file decides what code runs
+    say(f"Train with these settings: {command(*again)}")
     return 1 if result.stopped else 0

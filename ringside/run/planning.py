@@ -128,7 +128,7 @@ def resumed_checkpoint(ready: Plan, *, verified: bool = True) -> Manifest | None
         require_same_network(checkpoint.network, ready.network)
         if run.require_exact and (INEXACT_SINCE in checkpoint.counters or checkpoint.arithmetic_differences(config)):
             raise ConfigError(f"--require-exact refuses --resume {run.resume}: it does not continue bit for bit.")
-        if not checkpoint.has_replay and not ready.method.on_policy:
+        if not checkpoint.has_replay and (run.require_exact or not ready.method.on_policy):
             raise ConfigError(
                 f"{checkpoint.path} keeps no replay (--no-checkpoint-replay, or the end of a suite's run) and cannot "
                 f"be resumed exactly; begin a new run from its weights with --init-from {run.resume}."

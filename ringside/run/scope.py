@@ -73,10 +73,9 @@ def make_limits(cpus: float | None, memory: str | None) -> Limits:
         return Limits(cpus, None)
     found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGT]?)(?:I?B)?", memory.upper())
     size = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else 0
-    if not size:
-        raise ConfigError(f"--memory {memory} is no amount of memory; write it like 16G or 800M.")
     if size < LEAST_MEMORY:
-        raise ConfigError(f"--memory {memory} is {size:,} bytes, in which nothing runs; write it like 16G or 800M.")
+        fault = f"is {size:,} bytes, in which nothing runs" if found else "is no amount of memory"
+        raise ConfigError(f"--memory {memory} {fault}; write it like 16G or 800M.")
     return Limits(cpus, size)
 
 

@@ -62,11 +62,6 @@ class Segment:
         slot = sum(prod(shape) * np.dtype(dtype).itemsize for _, dtype, shape in self.slots)
         return self.lanes * self.ticks * self.lane_envs * slot
 
-    @property
-    def most_bytes(self) -> int:
-        """Most bytes of its file, whose content may be incompressible."""
-        return self.raw_bytes + (self.raw_bytes >> 7) + (1 << 16)
-
     def header(self, experiment: str) -> bytes:
         """The header of its file in the run `experiment`, which a reader knows beforehand."""
         return json.dumps({"format": FORMAT, "experiment": experiment, **asdict(self)}).encode() + b"\n"
@@ -225,5 +220,6 @@ def load_segments(
         return
     for segment in segments_needed(run_schedule, manifest.boundary):
         heartbeat()
-        with open_piece(manifest.directory, manifest.piece(segment.name), segment.most_bytes) as file:
+        most_bytes = segment.raw_bytes + (segment.raw_bytes >> 7) + (1 << 16)  # the content may be incompressible
+        with open_piece(manifest.directory, manifest.piece(segment.name), most_bytes) as file:
             read_segment_into(file.read(), segment, ring, manifest.experiment)

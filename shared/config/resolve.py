@@ -167,7 +167,8 @@ def run_directory_of(play: Play) -> Path:
 
 
 OTHERS = 3
-"""Cores that a learner on a CPU leaves free: one for inference and two for actors, of four cores or fewer one."""
+"""Cores that a learner on a CPU leaves free: one for inference and two for actors. Two members run on four or
+fewer cores, too."""
 CPU_ROWS = 32
 """Most rows of an inference batch on a CPU: larger ones cost as much a row (docs/lab/2026-11-cpu-learner.md)."""
 

@@ -177,6 +177,7 @@ def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
         # Processes.
         (("schedule",), "--workers N, of which --preset a3c-async has 16", play.workers or not by_workers),
         (("workers", "t_max", "local_replay", "epsilon_by_worker"), _OF_WORKERS, by_workers),
+        (("epsilon_end",), "--no-epsilon-by-worker, which draws it for each worker", not explore.epsilon_by_worker),
         (("workers",), f"--local-replay 10_000, or no --method {method.name}", learn.local_replay or method.on_policy),
         (("acting_device", "acting_precision"), "an inference server, which --workers have not", learner),
         (("device",), "a learner (--preset ppo), as --workers are on the CPU", learner or "cuda" not in machine.device),
@@ -288,7 +289,7 @@ def _of_replay(config: Config) -> Iterator[str]:
             yield f"--replay-size {size:_} is smaller than one round, which has {round_steps:_} steps."
         if run_schedule.priorities > MOST_PRIORITIES:
             yield f"--replay-size {size:_} is more than {MOST_PRIORITIES:_}, the most for --prioritized."
-    own_round = int(play.workers > 0)  # a worker has finished the round whose gradient it computes
+    own_round = int(run_schedule.learns_same_round)  # its ticks are there when the updates of a round begin
     ticks = (run_schedule.first_learning_round + own_round) * run_schedule.round_ticks
     if n_step > ticks:
         played = f"the {ticks} steps that each of {play.emulators} emulators has made when learning starts"

@@ -41,8 +41,7 @@ def test_the_evaluation_actor_plays_each_version_by_its_rules_and_number(tmp_pat
     with patch.object(evaluator, "enter", lambda spec: (memory, waiter)):
         evaluator.main(Mock(doorbells=doorbells, process=int(Role.EVALUATOR), incarnation=0))
     assert (memory.board.phase[Role.EVALUATOR], queue.done.read()) == (Phase.DONE, 3)
-    assert doorbells[Role.SCRIBE].ring.called
-    assert phases == [Phase.STARTING] * 4, "an env may take longer to make than a step"
+    assert (doorbells[Role.SCRIBE].ring.called, phases) == (True, [Phase.STARTING] * 4), "an env may take long to make"
     points = [call.args[0] for call in waiter.note_progress.call_args_list]
     assert (points[0], points[len(points) // 2]) == ((1 << 32) + 1, (2 << 32) + 1), "as far as a new incarnation comes"
     for number in (1, 2):

@@ -124,7 +124,7 @@ def test_no_link_in_the_place_of_a_video_is_followed(tmp_path: Path) -> None:
     path, other = evaluation_video(tmp_path, 0), tmp_path / "other"
     other.write_text("mine")
     path.parent.mkdir()
-    for link in (path, path.with_suffix(".part")):
+    for link in (path, path.with_name(f"{path.name}.part")):
         link.symlink_to(other)
     with pytest.raises(ConfigError, match="is not a plain file but a symbolic link"):
         require_writable_run(tmp_path, "--resume")

@@ -1,5 +1,6 @@
 """The harness: interleaved cases, shares, failures, interrupts, files; and the workers."""
 
+import errno
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -142,6 +143,14 @@ def test_a_benchmark_without_a_figure_leaves_an_earlier_result(
 ) -> None:
     assert (code_of(lambda report: report.run(cases(a=(error,)), 1)), file.read_text()) == (code, "figures")
     assert "Nothing was measured" in capsys.readouterr().out
+
+
+def test_a_full_disk_hides_no_figure(
+    code_of: CodeOf, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(harness, "write_atomic", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    assert code_of(lambda report: report.run(cases(a=(1,)), 1)) == 2
+    assert "steps/s" in capsys.readouterr().out
 
 
 def test_a_benchmark_with_a_mistake_keeps_its_figures(code_of: CodeOf, file: Path) -> None:

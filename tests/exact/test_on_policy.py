@@ -115,6 +115,8 @@ def test_an_evaluation_survives_the_death_of_its_servers(alone: Undisturbed, run
 def test_a_run_without_a_needed_round_is_inexact(alone: Undisturbed, run_dir: Path, method: str, schedule: str) -> None:
     assert f"--resume {run_dir}" in stop_at(*begun(run_dir, "--no-checkpoint-replay", **_flags(method, schedule)), 22)
     steps = summary(run_dir)["steps"]
+    if schedule == "concurrent":
+        assert "keeps no replay" in finish(start(run_dir, "--resume", str(run_dir), "--require-exact"), code=2)
     output = finish(start(run_dir, "--resume", str(run_dir)))
     last = summary(run_dir)
     assert last["finished"]

@@ -67,6 +67,7 @@ function showState() {
   ].filter(Boolean).join(" · "));
   showFigures(status);
   status.roles.forEach(showRole);
+  [...find("roles").children].slice(status.roles.length).forEach((line) => line.remove());
   say(find("limit"), status.bottleneck?.sentence ?? "");
   const pictures = mosaic.cells.length > 0;
   document.body.classList.toggle("gone-by", !living);

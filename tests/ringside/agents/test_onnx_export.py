@@ -83,6 +83,19 @@ def test_a_recurrent_agent_is_checked_in_the_states_that_it_meets(tmp_path: Path
     assert [each.name for each in graph.output] == ["logits", "state_value", "next_state"]
 
 
+def test_other_outputs_than_the_first_are_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = random_weights(tmp_path, "tests.support.pixel_game:factory", actions=3, method="a2c", recurrent=True)
+    answer = onnx_graph._Answer.forward
+
+    def wrong(self: Any, observation: Any, state: Any) -> Any:
+        logits, value, after = answer(self, observation, state)
+        return logits, value, after + 0.1
+
+    monkeypatch.setattr(onnx_graph._Answer, "forward", wrong)
+    with pytest.raises(ConfigError, match="gives other numbers than the agent"):
+        ringside.export_onnx(load, tmp_path / "a.onnx", env="tests.support.pixel_game:factory", frames=8)
+
+
 def test_numbers_that_differ_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make = onnx_graph.make_onnx
     other = replace(weights_at("pong"), flat=weights_at("pong").flat * np.float32(1.01))

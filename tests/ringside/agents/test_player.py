@@ -66,6 +66,11 @@ def test_filming_changes_no_episode(protocol: str) -> None:
     assert {(200, 72, 72), (66, 72, 200)} <= colors, "the red and the blue row of bricks"
 
 
+def test_a_video_of_an_unknown_format_is_refused_before_the_evaluation() -> None:
+    with pytest.raises(ConfigError, match=r"pong.avi: the suffix says the format; choose one of .mp4 and .gif"):
+        ringside.evaluate("pong", device="cpu", video="pong.avi")
+
+
 @pytest.mark.parametrize(("method", "samples"), [("dqn", False), ("a2c", True)])
 def test_episodes_and_their_actions_are_those_of_eval(method: str, samples: bool, tmp_path: Path) -> None:
     weights = random_weights(tmp_path, CATCH, actions=3, method=method)

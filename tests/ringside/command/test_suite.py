@@ -384,7 +384,7 @@ BAD_INPUT = [
     (("--run_dir", "x"), "use --out"),
     (("--batch-size", "0"), "--batch-size 0 must be at least 1"),
     (("--ray", "auto", "--cpus-per-run", "0"), "--cpus-per-run 0 must be at least 1"),
-    (("--ray", "auto", "--gpus-per-run", "-1"), "--gpus-per-run -1.0 must be at least 0"),
+    *((("--ray", "auto", "--gpus-per-run", n), f"{n} must be from 0 to 1") for n in ("-1.0", "1.5", "nan")),
     (("--gpus-per-run", "0.5"), "are for clusters: pass --ray, too"),
 ]
 

@@ -3,7 +3,6 @@
 import re
 import shutil
 from contextlib import AbstractContextManager, nullcontext
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,7 +110,7 @@ def test_a_stopped_trial_ends_the_call_and_is_continued(program: Program, fault:
     program.faults.clear()
     assert [trial.state for trial in program(config).trials] == ["complete", "complete"]
     program.faults[0], program.out = "is stopped", program.out.with_name("reached")
-    assert program(CONFIG.with_settings(stop_at=0.5)).trials[0].state == "complete", "its score is reached"
+    assert program(CONFIG.with_settings(stop_at=5.0)).trials[0].state == "complete", "its score is reached"
 
 
 def test_a_trial_that_was_interrupted_is_resumed_with_its_settings(program: Program) -> None:
@@ -131,9 +130,10 @@ def test_a_trial_that_was_interrupted_is_resumed_with_its_settings(program: Prog
 def test_a_trial_that_another_process_runs_is_left_to_it(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     program(trials=1)
     run_dir = program.open_trial(1)
-    with locked(run_dir / LOCK_FILE, "--run-dir", "a test"):
-        result = program(trials=3)
-    assert [trial.state for trial in result.trials] == ["complete", "running", "complete"]
+    for lock in (run_dir / LOCK_FILE, program.out / "trial-0001.lock"):
+        with locked(lock, "--run-dir", "a test"):
+            result = program(trials=3)
+        assert [trial.state for trial in result.trials] == ["complete", "running", "complete"]
 
     def slower(*arguments: Any) -> None:
         held.__enter__()
@@ -147,18 +147,34 @@ def test_a_trial_that_another_process_runs_is_left_to_it(program: Program, monke
     assert [trial.state for trial in program(trials=3).trials] == ["complete"] * 3
 
 
-def test_a_trial_whose_process_died_early_is_taken_later(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_whose_process_died_early_is_begun_again(program: Program) -> None:
     program(trials=1)
     shutil.rmtree(program.open_trial(1))
-    assert [trial.state for trial in program().trials] == ["complete", "running"], "it may be about to begin"
-    monkeypatch.setattr(study, "STARTING", timedelta(0))
     assert [trial.state for trial in program().trials] == ["complete", "complete"]
+
+
+def test_a_trial_that_another_process_has_told_meanwhile_is_not_run_again(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(trials=1)
+    program.open_trial(1)
+
+    def tell(path: Path, *words: str) -> Any:
+        """The other process tells the result of its trial and releases its lock before this one takes it."""
+        if path.name == "trial-0001.lock":
+            study._open_journal(program.out / study.JOURNAL, prune=True).tell(1, 5.0)
+        return locked(path, *words)
+
+    monkeypatch.setattr(study, "locked", tell)
+    assert ([trial.value for trial in program().trials][1:], len(program.calls)) == ([5.0], 1)
 
 
 def test_no_trial_is_run_beyond_those_that_were_asked_for(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = optuna.Study.ask
     monkeypatch.setattr(optuna.Study, "ask", lambda opened: (ask(opened), ask(opened))[1])  # another process asks, too
-    assert ((found := program(trials=1)).trials, found.stopped, program.calls) == ((), False, [])
+    program.out.mkdir(parents=True)
+    with locked(program.out / "trial-0000.lock", "--out", "another process"):
+        assert ((found := program(trials=1)).trials, found.stopped, program.calls) == ((), False, [])
 
 
 def test_a_trial_that_had_ended_when_the_study_was_stopped_counts(program: Program) -> None:

@@ -207,7 +207,7 @@ def test_the_page_says_preset_changes_date_speed_and_settings_with_an_effect(tmp
     os.utime(run / "metrics.jsonl", (0, 86_400 * 365.5))
     page = page_of(tmp_path / "out", run)
     assert "<b>nature</b>, changed: --learning-rate 0.5</li>" in page
-    for words in ("Recorded until 1971-01-01.", "Machine: a processor, 2 cores; no GPU; torch 2."):
+    for words in ("Last records: 1971-01-01.", "Machine: a processor, 2 cores; no GPU; torch 2."):
         assert words in page
     cells = dict(re.findall(r'<td data-column="([^"]*)">(.*?)</td>', page.split("<h2>Runs")[1]))
     assert (cells["steps"], cells["hours"], cells["steps/s"], cells["limit"]) == ("4k", "0.01", "100", "learner")

@@ -112,6 +112,7 @@ REFUSED = [
     ({"t_max": 20}, "--t-max 20 needs --schedule ordered or async"),
     ({"local_replay": 20}, "--local-replay 20 needs --schedule ordered or async"),
     ({"epsilon_by_worker": True}, "--epsilon-by-worker needs --schedule ordered or async"),
+    (REPLAY | {"epsilon_by_worker": True, "epsilon_end": 0.01}, "--epsilon-end 0.01 needs --no-epsilon-by-worker"),
     ({"method": "n-step-q"}, "--method n-step-q needs --schedule ordered or async with --workers"),
     ({"schedule": "ordered", "method": "a2c"}, "--schedule ordered needs --workers N"),
     (ON_POLICY | {"schedule": "free"}, "--schedule free needs a replay buffer, not --method a2c"),
@@ -219,6 +220,7 @@ TAKEN = [
     {"env": "m:f", "frame_size": 4, "frame_stack": 1, "network": "impala"},
     {"schedule": "alternate", "n_step": 3},  # transitions may reach over the end of a round of one tick
     REPLAY | FEW | {"learning_starts": 36},  # as the refusal above advises
+    {"schedule": "alternate", "envs": 1, "lane_envs": 1, "train_every": 1, "learning_starts": 35, "n_step": 36},
 ]
 
 
