@@ -157,7 +157,7 @@ def _is_truth(value: Any) -> bool:
     """True if a value of the environment is a truth value: a bool of any library, 0 or 1."""
     try:
         return value in (False, True)
-    except FOREIGN:  # an array of several
+    except FOREIGN:  # an array or a tensor of several
         return False
 
 

@@ -320,9 +320,11 @@ class Search:
 
     def _interrupted(self) -> list[FrozenTrial]:
         """Trials whose process has died."""
-        running = self.study.get_trials(states=(TrialState.RUNNING,))
-        locks = [(self._lock(each.number), self._run_dir(each.number) / LOCK_FILE) for each in running]
-        return [each for each, both in zip(running, locks, strict=True) if not any(map(is_locked, both))]
+
+        def has_died(trial: FrozenTrial) -> bool:
+            return not is_locked(self._lock(trial.number)) and not is_locked(self._run_dir(trial.number) / LOCK_FILE)
+
+        return list(filter(has_died, self.study.get_trials(states=(TrialState.RUNNING,))))
 
     def _next(self) -> Trial | None:
         """A trial that was interrupted, or a new one; None: there are as many as asked for."""

@@ -335,8 +335,8 @@ class Supervisor:
             self._stop()
         elif late or self._requests.count > self._answered:
             dropped, step = self._unsaved
-            began = "Evaluations were" if self._board.finished else "The round was"
-            why = f"{began} not over within {FINISH_SECONDS:.0f} s" if late else "Stopping at once"
+            what = "Evaluations were" if self._board.finished else "The round was"
+            why = f"{what} not over within {FINISH_SECONDS:.0f} s" if late else "Stopping at once"
             lost = f"{dropped:,} steps after it are dropped" if dropped else "evaluations that wait are not played"
             self._note(f"{why}: the run is saved at step {step:,}, and {lost}. Ctrl-C once more ends without saving.")
             self._stop()

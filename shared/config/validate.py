@@ -177,7 +177,7 @@ def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
         # Processes.
         (("schedule",), "--workers N, of which --preset a3c-async has 16", play.workers or not by_workers),
         (("workers", "t_max", "local_replay", "epsilon_by_worker"), _OF_WORKERS, by_workers),
-        (("epsilon_end",), "--no-epsilon-by-worker, which draws it for each worker", not explore.epsilon_by_worker),
+        (("epsilon_end",), "--no-epsilon-by-worker, since it is drawn otherwise", not explore.epsilon_by_worker),
         (("workers",), f"--local-replay 10_000, or no --method {method.name}", learn.local_replay or method.on_policy),
         (("acting_device", "acting_precision"), "an inference server, which --workers have not", learner),
         (("device",), "a learner (--preset ppo), as --workers are on the CPU", learner or "cuda" not in machine.device),

@@ -79,7 +79,8 @@ BF16_FLAGS = ("amx_bf16", "avx512_bf16")
 
 def bf16_flags(root: Path = FILESYSTEM) -> list[str]:
     """The processor's flags among `BF16_FLAGS`, in their order."""
-    return [flag for flags in [_cpuinfo("flags", root).split()] for flag in BF16_FLAGS if flag in flags]
+    flags = _cpuinfo("flags", root).split()
+    return [flag for flag in BF16_FLAGS if flag in flags]
 
 
 def processor(root: Path = FILESYSTEM) -> str:

@@ -1,9 +1,9 @@
 """The board, the control block of a run: counters, heartbeats, phases and the stop word, with one writer per field.
 
 All fields are aligned 64-bit integers (or floats), so a read is never torn. A stale read is harmless: counters only
-grow, and a reader that is too early waits and reads again. Only the owner of a lane changes its owner
-field, so an actor never reads a stale owner of the lanes that it plays. The inference server may read a stale owner;
-then it rings a doorbell in vain.
+grow, and a reader that is too early waits and reads again. Only the owner of a lane changes its owner field, so an
+actor never reads a stale owner of the lanes that it plays. The inference server may read a stale owner; then it rings a
+doorbell in vain.
 """
 
 from __future__ import annotations
