@@ -53,8 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         _drop_output()
-        where = error.filename or "standard output, or of a file that was being written,"
-        return _end(1, f"The disk of {where} is full: make room and try again.")
+        return _end(1, f"The disk of {error.filename or 'standard output or a file'} is full: make room and try again.")
 
 
 def _run(task: str, words: Sequence[str]) -> int:
@@ -113,6 +112,7 @@ def cli() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))  # which takes the number that is free
+            os.set_inheritable(getattr(sys, name).fileno(), True)  # where a child puts its log
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a path may hold any bytes
     import ringside.command  # noqa: F401  # which ends with a sentence where a module of the user hides ours
     from shared.machine.subprocesses import leave_threads

@@ -50,6 +50,8 @@ def with_kwargs(env: str | None, kwargs: str | Mapping[str, Value]) -> str:
     Raises:
         ConfigError: there is no env, or an argument is malformed or given twice.
     """
+    if not isinstance(kwargs, str | Mapping):
+        raise ConfigError(f"env_kwargs {kwargs!r:.80} is neither a text nor a mapping.")
     given = {} if isinstance(kwargs, str) else kwargs
     listed = kwargs if isinstance(kwargs, str) else ",".join(f"{key}={_word(value)}" for key, value in given.items())
     if env is None:
@@ -58,7 +60,7 @@ def with_kwargs(env: str | None, kwargs: str | Mapping[str, Value]) -> str:
         return env
     name = f"{env}{',' if '@' in env else '@'}{listed}"
     named = parse_env_name(name)[1]
-    if any(named[key] != value for key, value in given.items()):
+    if any(key not in named or named[key] != value for key, value in given.items()):
         raise ConfigError(f"--env-kwargs {listed:.80} cannot be named: write arguments {_PLAIN}.")
     return name
 

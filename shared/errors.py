@@ -56,7 +56,8 @@ class DeviceFault(RingsideError):
 def require(subject: str, extra: str, *packages: str) -> None:
     """Raise `ConfigError` unless the packages that `subject` needs, of an extra of setup.cfg, are installed."""
     for package in packages:
-        if importlib.util.find_spec(package) is None:
+        # A mere folder of its name, as wandb makes one, has no origin.
+        if getattr(importlib.util.find_spec(package), "origin", None) is None:
             raise ConfigError(
                 f"{subject} needs the package {package}, which is not installed: run `.venv/bin/pip install --editable "
                 f"'.[{extra}]'` in the directory of Ringside, or install the extra {extra} of the wheel."

@@ -145,7 +145,7 @@ def nearest_or_all(word: str, known: Sequence[str]) -> str:
 def require_name(flag: str, name: str, known: Sequence[str]) -> None:
     """Raise `ConfigError` unless a name is one of those known."""
     if name not in known:
-        raise ConfigError(f"{flag} {name:.40} is not one of {', '.join(known)}{nearest(name, known)}")
+        raise ConfigError(f"{flag} {name!s:.40} is not one of {', '.join(known)}{nearest(str(name), known)}")
 
 
 def command(*words: str) -> str:
@@ -192,7 +192,7 @@ def readable(value: float, digits: int = 3) -> str:
 def short(value: float, digits: int = 3) -> str:
     """A large number in few characters: 950, 9.98k, 6.15M."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= limit:
+        if abs(value) >= limit * (1 - 0.5 / 10**digits):  # 999,999 is 1M
             return readable(value / limit, digits) + unit
     return readable(value, digits)
 

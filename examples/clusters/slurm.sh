@@ -40,6 +40,9 @@ srun bash -c '
     code=0
     ray symmetric-run --address "$address" --min-nodes "$nodes" --num-cpus "$cpus" -- \
         python launch.py --plain --ray "$address" "$@" || code=$?
-    [ "$SLURM_NODEID" != 0 ] || flock "$run/lock" true
+    [ "$SLURM_NODEID" != 0 ] || python -c "if True:
+        import pathlib, sys
+        from shared.files.lock import wait_until_free
+        wait_until_free(pathlib.Path(sys.argv[1]), 170, bool)" "$run/lock"
     exit "$code"
 ' symmetric-run "$ADDRESS" "$SLURM_NNODES" "$RUN" "${WORDS[@]}"

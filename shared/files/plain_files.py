@@ -72,15 +72,14 @@ def open_to_read(
             raise error(f"{path.name} is not a plain file.") from refused
         raise
     status = os.fstat(descriptor)
-    refusal = None
     if not stat.S_ISREG(status.st_mode):
         refusal = f"{path.name} is not a plain file."
     elif limit is not None and status.st_size > limit:
         refusal = f"{path.name} has {status.st_size:,} bytes; it may have at most {limit:,}."
-    if refusal is not None:
-        os.close(descriptor)
-        raise error(refusal)
-    return open(descriptor, "rb")
+    else:
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    raise error(refusal)
 
 
 def read_bytes(path: Path, limit: int, *, follow: bool = False) -> bytes:

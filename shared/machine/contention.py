@@ -16,11 +16,11 @@ import psutil
 from numpy.typing import NDArray
 
 from shared.machine import facts
-from shared.machine.proc_files import FILESYSTEM
+from shared.machine.proc_files import FILESYSTEM, text
 
 WORTH_SAYING = 0.1
 """Share of the usable cores from which the CPU time of others is reported: the run's figures are too low then."""
-_SECOND = 1e9
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 def sum_cpu_time(processes: Iterable[int]) -> int:
@@ -29,7 +29,7 @@ def sum_cpu_time(processes: Iterable[int]) -> int:
     for process in processes:
         with suppress(psutil.Error):
             total += sum(psutil.Process(process).cpu_times()[:4])
-    return round(total * _SECOND)
+    return round(total * 1e9)
 
 
 class Contention:
@@ -45,19 +45,20 @@ class Contention:
 
     def __init__(self, root: Path = FILESYSTEM, cpus: Collection[int] | None = None) -> None:
         """`cpus`: those that the run may use; by default those of this process."""
-        self._cpus = os.sched_getaffinity(0) if cpus is None else cpus
+        self._root, self._cpus = root, os.sched_getaffinity(0) if cpus is None else cpus
         self.cores = facts.usable_cores(root, len(self._cpus))
         self.at = self.others = self.stolen = 0
         self._newest: NDArray[np.int64] | None = None
 
     def read(self, at: int, own: int) -> None:
         """Take a reading at `at`, until when the processes of the run have used `own` nanoseconds of CPU time."""
-        times = [each for cpu, each in enumerate(psutil.cpu_times(percpu=True)) if cpu in self._cpus]
-        if not any(sum(each) for each in times):
+        rows = [line.split() for line in text(self._root / "proc/stat").splitlines()]
+        names = {f"cpu{cpu}" for cpu in self._cpus}  # psutil does not tell which numbers are offline
+        ticks = np.array([row[1:9] for row in rows if row[0] in names], np.int64)
+        if not ticks.any():
             return
-        busy = sum(each.user + each.nice + each.system + each.irq + each.softirq for each in times)
-        stolen = sum(each.steal for each in times)
-        reading = np.array([at, own, round(busy * _SECOND), round(stolen * _SECOND)])
+        user, nice, system, _, _, irq, softirq, stolen = ticks.sum(0) * _TICK_NS
+        reading = np.array([at, own, user + nice + system + irq + softirq, stolen])
         elapsed, own, worked, taken = (reading - (reading if self._newest is None else self._newest)).tolist()
         own = max(own, 0)  # a process that died with its fork server takes its time along
         self.at, self._newest = at, reading

@@ -72,10 +72,11 @@ def choose_threads(actors: int, members: int, claims: Claims, root: Path = FILES
         return []
     cores = physical_cores(affinity, root)
     for placed in (members, 0):  # members get the first: the fastest, except those left to inference
-        threads = threads_for_actors(actors, cores[placed:])
-        claims.claim(placed + actors, [*(core[0] for core in cores[:placed]), *threads])
-        if claims.threads:
-            return [frozenset({thread}) for thread in claims.threads[placed:] + claims.threads[:placed]]
+        whole = [thread for core in cores[:placed] for thread in core]
+        claims.claim(len(whole) + actors, [*whole, *threads_for_actors(actors, cores[placed:])])
+        if claims.threads[: len(whole)] == whole:  # another run may have one of them
+            return [frozenset({cpu}) for cpu in (*claims.threads[len(whole) :], *(core[0] for core in cores[:placed]))]
+        claims.close()
     return []
 
 

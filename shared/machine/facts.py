@@ -175,11 +175,9 @@ def gpus() -> list[Gpu]:
     except (OSError, subprocess.SubprocessError):
         return []
 
-    def size(word: str) -> int:
-        return int(word) << 20 if word.isdecimal() else 0
-
+    sizes = ([int(word) << 20 if word.isdecimal() else 0 for word in row[2:]] for row in rows)
     # Another number of columns is a complaint of the driver's.
-    return [Gpu(row[0], row[1], size(row[2]), size(row[3])) for row in rows if len(row) == 4]
+    return [Gpu(row[0], row[1], *size) for row, size in zip(rows, sizes, strict=True) if len(row) == 4]
 
 
 def describe(root: Path = FILESYSTEM) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Other systems beside Ringside: what cannot be installed is named, what they say is checked, the best are compared."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,23 +62,6 @@ def test_torch_comes_first_and_alone(tmp_path: Path, monkeypatch: pytest.MonkeyP
     first, second, third = (line.split()[7:] for line in (tmp_path / "asked").read_text().splitlines())
     assert [package.partition("==")[0] for package in first] == ["torch"]
     assert (second, third) == (["pfrl==0.4.0", "ale-py"], ["gymnasium"])
-
-
-@pytest.mark.stress
-def test_an_environment_half_made_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    python = str(tmp_path / "venv" / "bin" / "python")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True, timeout=60)
-    for name, value in (("VENV", tmp_path / "venv"), ("PYTHON", python), ("PIP", (python, "-c", ""))):
-        monkeypatch.setattr(peers, name, value)
-    assert peers.refusal() == ""
-    peers.run_command([python, "-m", "pip", "--version"], 60.0)
-
-
-def test_an_environment_that_cannot_be_made_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers.sys, "executable", str(tmp_path / "nowhere"))
-    monkeypatch.setattr(peers, "PYTHON", str(tmp_path / "python"))
-    with pytest.raises(CannotRun, match=r"nowhere cannot be started: No such file or directory\."):
-        peers.install("ale-py")
 
 
 def test_the_last_line_is_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

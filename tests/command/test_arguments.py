@@ -149,6 +149,8 @@ def test_closed_streams_lead_nowhere() -> None:
     for words, code in ((["--help"], 0), (["evla"], 2)):
         command = ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, str(ROOT / "launch.py"), *words]
         assert subprocess.run(command, timeout=60, check=False).returncode == code
+    child = "import launch, os; launch.main = lambda _: os.system('test -e /dev/fd/2') >> 8; launch.cli()"
+    assert subprocess.run([*command[:5], "-c", child], cwd=ROOT, timeout=60, check=False).returncode == 0
 
 
 def test_a_directory_that_holds_a_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp_path: Path) -> None:

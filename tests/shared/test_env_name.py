@@ -1,6 +1,7 @@
 """Names of envs with arguments: their parts, and the env that they make."""
 
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -62,11 +63,13 @@ REFUSED = [
     ("m:f", {"name": "5"}, "numbers and texts of plain characters"),
     ("m:f", {"name": "true"}, "numbers and texts of plain characters"),
     ("m:f", {"name": "a,b=1"}, "numbers and texts of plain characters"),
+    ("m:f", {"a=1,b": 2}, "numbers and texts of plain characters"),
+    ("m:f", [1], "env_kwargs \\[1\\] is neither a text nor a mapping"),
 ]
 
 
 @pytest.mark.parametrize(("env", "kwargs", "says"), REFUSED)
-def test_arguments_that_cannot_be_named_are_refused(env: str | None, kwargs: str | dict[str, Value], says: str) -> None:
+def test_arguments_that_cannot_be_named_are_refused(env: str | None, kwargs: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         with_kwargs(env, kwargs)
 

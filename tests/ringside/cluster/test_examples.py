@@ -3,11 +3,14 @@
 import re
 import shlex
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from ringside.command import train
 from ringside.command.arguments import parse_choices
+from shared.files.lock import locked
 from shared.root import ROOT
 
 FOLDER = ROOT / "examples" / "clusters"
@@ -26,6 +29,15 @@ def test_the_slurm_script_is_whole() -> None:
     for array in re.findall(r"WORDS=\(([^)]*)\)", text):
         require_known(f"launch.py --plain --ray 10.0.0.1:6379 {array.replace('$RUN', 'run')}")
     assert text.count("WORDS=(") == 2
+
+
+def test_the_slurm_script_waits_until_the_run_has_saved(tmp_path: Path) -> None:
+    (script,) = re.findall(r'python( -c ".*?") "\$run/lock"', (FOLDER / "slurm.sh").read_text(), re.DOTALL)
+    with locked(tmp_path / "lock", "--run-dir", "a run"):
+        waiting = subprocess.Popen(["bash", "-c", f"{sys.executable}{script} {tmp_path}/lock"], cwd=ROOT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(1)
+    assert waiting.wait(60) == 0
 
 
 def test_the_job_of_kubernetes_is_whole() -> None:

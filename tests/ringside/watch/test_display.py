@@ -152,7 +152,7 @@ def test_the_plain_line() -> None:
 
 def test_other_words_for_numbers() -> None:
     assert [time_words(s) for s in (None, 7.9, 3_661, 360_000)] == ["–", "0:00:07", "1:01:01", "4 d 04:00"]
-    numbers = {0: "0", 950: "950", 9_984: "9.98k", 40_000: "40k", 999_999: "1,000k", 50e6: "50M", 1.5e9: "1.5G"}
+    numbers = {0: "0", 950: "950", 9_984: "9.98k", 40_000: "40k", 999_999: "1M", 50e6: "50M", 1.5e9: "1.5G"}
     assert [short(value) for value in numbers] == list(numbers.values())
 
 

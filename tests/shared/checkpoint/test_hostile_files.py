@@ -350,18 +350,6 @@ def test_a_run_whose_file_of_metrics_is_too_large_is_not_continued(tmp_path: Pat
         ringside.plan(config)
 
 
-@pytest.mark.parametrize("path", ["/proc/version", "/proc/self/mem", "/proc/kmsg"])
-def test_a_file_of_proc_is_no_checkpoint(path: str) -> None:
-    with pytest.raises(CheckpointError):
-        find_checkpoint(Path(path))
-
-
-def test_the_best_weights_may_be_anything(tmp_path: Path) -> None:
-    writer, _ = write_run(tmp_path, 1)
-    directory(writer.directory / "best.safetensors")
-    assert writer.best_mean() is None
-
-
 def forge(run: Path, section: str, name: str, value: object) -> None:
     """Change a setting in the configuration of a run."""
     settings = json.loads((run / "config.json").read_text())

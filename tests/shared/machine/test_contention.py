@@ -4,40 +4,34 @@ import os
 import subprocess
 import sys
 import time
-from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from shared.machine.contention import Contention, contention_sentences, sum_cpu_time
-from tests.support.machines import v2
+from tests.support.machines import tree, v2
 
 SECOND = 1_000_000_000
 Show = Callable[..., None]
 
 
-Times = namedtuple("Times", "user nice system idle iowait irq softirq steal guest")
-"""Seconds of a CPU, as psutil tells them."""
-
-
 @pytest.fixture
-def show(monkeypatch: pytest.MonkeyPatch) -> Show:
-    """Shows CPUs of (busy, idle, stolen) seconds; what is busy is spread over its kinds."""
+def show(tmp_path: Path) -> Show:
+    """Shows the CPUs 0, 4 and 5, of (busy, idle, stolen) seconds each; what is busy is spread over its kinds."""
 
     def shown(*cpus: tuple[float, float, float]) -> None:
-        times = [
-            Times(busy / 2, busy / 8, busy / 8, idle - 0.3, 0.3, busy / 8, busy / 8, stolen, 9.9 * busy)
-            for busy, idle, stolen in cpus
-        ]
-        monkeypatch.setattr(psutil, "cpu_times", lambda percpu: times)
+        lines = ["cpu 0 0 0 0 0 0 0 0 0 0"]
+        for cpu, (busy, idle, stolen) in zip((0, 4, 5), cpus, strict=False):
+            seconds = (busy / 2, busy / 5, busy / 10, idle - 0.3, 0.3, busy / 10, busy / 10, stolen, 9 * busy, 0)
+            lines.append(f"cpu{cpu} " + " ".join(str(round(each * os.sysconf("SC_CLK_TCK"))) for each in seconds))
+        tree(tmp_path, {"proc/stat": "\n".join([*lines, "intr 5 6 7"])})
 
     return shown
 
 
 def test_core_time_that_the_run_did_not_use_belongs_to_others(tmp_path: Path, show: Show) -> None:
-    found = Contention(tmp_path, {0, 1})
+    found = Contention(tmp_path, {0, 4})
     show((1, 1, 0), (1, 1, 0), (1, 1, 0))
     found.read(10 * SECOND, 3 * SECOND)
     show((3, 1, 0), (2.5, 1, 0.5), (9, 1, 3))
@@ -48,16 +42,15 @@ def test_core_time_that_the_run_did_not_use_belongs_to_others(tmp_path: Path, sh
     assert found.others == 5 * SECOND // 2
 
 
-def test_a_kernel_that_does_not_tell_gives_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: [Times(*[0.0] * 9)])
-    found = Contention(tmp_path, {0})
+def test_a_kernel_that_does_not_tell_gives_nothing(tmp_path: Path, show: Show) -> None:
+    show((1, 1, 0))  # of a CPU that the run may not use
+    found = Contention(tmp_path, {4})
     found.read(SECOND, 0)
-    found.read(2 * SECOND, 0)
     assert (found.at, found.others, found.stolen) == (0, 0, 0)
 
 
 def test_under_a_quota_cores_that_the_run_may_not_use_absorb_others(tmp_path: Path, show: Show) -> None:
-    found = Contention(v2(tmp_path, "/a", {"a/cpu.max": "100000 100000"}), {0, 1, 2})
+    found = Contention(v2(tmp_path, "/a", {"a/cpu.max": "100000 100000"}), {0, 4, 5})
     show(*[(1, 1, 0)] * 3)
     found.read(10 * SECOND, 0)
     assert found.cores == 1

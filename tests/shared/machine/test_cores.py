@@ -39,11 +39,6 @@ def test_threads_are_grouped_by_core(tmp_path: Path) -> None:
     assert physical_cores({3, 5}, tmp_path / "nowhere") == [[3], [5]]
 
 
-def test_neighbouring_numbers_may_be_siblings(tmp_path: Path) -> None:
-    machine(tmp_path, SIBLINGS, "0-1", "0-1", "2-3", "2-3")
-    assert physical_cores(range(4), tmp_path) == [[0, 1], [2, 3]]
-
-
 SIXTEEN_THREADS = [
     (4, [0, 1, 2, 3]),  # a core each
     (6, [0, 1, 2, 3, 4, 5]),
@@ -100,6 +95,19 @@ def test_every_member_of_a_team_gets_a_core_that_no_actor_shares(
 ) -> None:
     chosen = choose_threads(actors, members, claims, tmp_path)
     assert [thread - 9_000 for (thread,) in chosen] == found
+
+
+BESIDE = {((4, 2), (2, 2)): [10, 11], ((2, 2), (2, 2)): [4, 5], ((2, 4), (4, 0)): []}
+"""Threads by actors and members of two runs, where the second would have its members on cores of the first."""
+
+
+@pytest.mark.parametrize(("runs", "found"), BESIDE.items())
+def test_beside_another_run_no_process_shares_a_core_with_a_member(
+    tmp_path: Path, claims: Claims, runs: tuple[tuple[int, int], tuple[int, int]], found: list[int]
+) -> None:
+    assert len(choose_threads(*runs[0], claims, tmp_path)) == sum(runs[0])
+    with closing(Claims()) as other:
+        assert [thread - 9_000 for (thread,) in choose_threads(*runs[1], other, tmp_path)] == found
 
 
 @pytest.mark.parametrize(("quota", "bound"), [("155000 10000", False), ("160000 10000", True), ("max 10000", True)])
