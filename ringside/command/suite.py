@@ -285,24 +285,23 @@ class SuiteRunner:
 
     def run(self) -> int:
         """Run all jobs, and write the report. Return the exit code."""
-        jobs, out = self._jobs, self._options.directory
-        with handle_stop_signals(self._forward_stop):
-            self._programs.for_each(enumerate(jobs, start=1), self._run_job)
-        if self._stopped:
-            report = f"{command('report', str(out))}/*-*"
-            print(f"Stopped. The same command continues where it was; a report of what there is: {report}")
-            return 1
-        left_out: Sequence[str] = ()
-        found = [job.directory for job in jobs if job.finished]
-        if self._options.repeat is not None:
-            if found and not self._failed:
+        out, left_out = self._options.directory, tuple[str, ...]()
+        try:
+            with handle_stop_signals(self._forward_stop):
+                self._programs.for_each(enumerate(self._jobs, start=1), self._run_job)
+            found = [job.directory for job in self._jobs if job.finished]
+            if self._stopped:
+                report = f"{command('report', str(out))}/*-*"
+                print(f"Stopped. The same command continues where it was; a report of what there is: {report}")
+            elif found and self._options.repeat is None:
+                page, left_out = write_report(found, out / REPORT)
+                print(f"The report is in {page}.")
+            elif found and self._options.repeat is not None and not self._failed:
                 self._compare(out / self._options.repeat, found[0])
-        elif found:
-            page, left_out = write_report(found, out / REPORT)
-            print(f"The report is in {page}.")
-        for sentence in (*self._failed, *left_out):
-            print(printable(f"{PROGRAM}: {sentence}"), file=sys.stderr)
-        return 1 if self._failed else 0
+        finally:
+            for sentence in (*self._failed, *left_out):
+                print(printable(f"{PROGRAM}: {sentence}"), file=sys.stderr)
+        return 1 if self._failed or self._stopped else 0
 
     def _run_job(self, numbered: tuple[int, Job]) -> None:
         """Run one job, unless the suite was stopped: the rest of its training, then its evaluations."""
@@ -313,8 +312,9 @@ class SuiteRunner:
         with closing(self._programs.open()) as place:
             if is_locked(job.directory / LOCK_FILE):
                 say(title, f"{job.directory} is in use by a run that may still be saving; waiting for its end.")
-                # In vain: then the program refuses with a sentence.
-                wait_until_free(job.directory / LOCK_FILE, FORMER_RUN_SECONDS, lambda: self._stopped)
+                if not wait_until_free(job.directory / LOCK_FILE, FORMER_RUN_SECONDS, lambda: self._stopped):
+                    self._failed.append(f"{job.name} was not finished: another run still uses its directory.")
+                    return
             if job.finished:
                 say(title, "finished already.")
             elif not self._train(job, title, place):
@@ -331,13 +331,9 @@ class SuiteRunner:
         code = place.run(lambda: self._words(job, title, place.processor), title, job.directory)
         if self._stopped:
             return False
-        if code is None:
-            self._failed.append(
-                f"{job.name} was not finished: its node was lost {MOST_LOSSES} times in a row without a new "
-                "checkpoint. The same command continues it."
-            )
-        elif code != 0 or not job.finished:
-            why = f"exit code {code}" if code else "it was stopped before its end"
+        if code != 0 or not job.finished:
+            lost = f"its node was lost {MOST_LOSSES} times in a row without a new checkpoint"
+            why = lost if code is None else f"exit code {code}" if code else "it was stopped before its end"
             self._failed.append(f"{job.name} was not finished: {why}. Its logs are in {job.directory / LOGS}.")
         return code == 0 and job.finished
 

@@ -19,11 +19,12 @@ from actors.pixels.frames import is_compiled
 from ringside.records.metrics import MEAN_OVER, Unsent, next_evaluation
 from ringside.records.own_metrics import OwnMetrics, checked_values
 from ringside.records.wandb_track import tracking
-from ringside.run.checks import action_names_of, require_run_directory
+from ringside.run.checks import action_names_of, look_at, require_run_directory
 from ringside.run.children import require_main_program
 from ringside.run.config_file import config_of_call
 from ringside.run.planning import continues, plan, resumed_checkpoint
 from ringside.run.supervisor import Supervisor
+from ringside.run.torso_look import look_at_torso
 from ringside.run.train_settings import TrainSettings
 from ringside.watch.display import Display, open_display
 from ringside.watch.observer import Observer
@@ -131,6 +132,8 @@ def train(
         ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
     """
     require_main_program()  # before a plug-in is imported
+    look_at.cache_clear()  # in a notebook the code of envs and networks may have changed since the last call
+    look_at_torso.cache_clear()
     ready = plan(config_of_call(preset, config, settings))
     callbacks = Callbacks(on_round, on_episode, on_evaluation)
     look = on_status or (lambda status: None)

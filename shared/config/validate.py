@@ -39,7 +39,8 @@ _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 def recorded(sections: dict[str, Any]) -> Config:
     """The configuration in a file of a run, checked as `settings` does; what it began with may be gone by now."""
     config = Config.from_json(sections)
-    settings(replace(config, run=replace(config.run, track="off", **_DROPPED)))
+    # A reader may lack the package for videos.
+    settings(replace(config.with_settings(eval_video=False), run=replace(config.run, track="off", **_DROPPED)))
     return config
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from shared.root import ROOT
-from tests.exact.conftest import Undisturbed, kill_when, stop_at
+from tests.exact.conftest import Undisturbed, kill_when
 from tests.support.runs import SMALL, begun, finish, flags_in, kill, records, same_summary, start, summary, wait_until
 
 pytestmark = pytest.mark.stress
@@ -25,22 +25,6 @@ def test_the_run_is_worth_comparing(undisturbed: Undisturbed) -> None:
     last = summary(undisturbed())
     assert (last["rounds"], last["updates"], last["steps"]) == (10, 8 * 480 // 4, 4_800)
     assert (last["redone_ticks"], last["redone_updates"], last["restarts"]) == (0, 0, 0)
-
-
-def test_a_killed_learner_a_stop_and_other_actors_change_nothing(undisturbed: Undisturbed, run_dir: Path) -> None:
-    """All in one run that also was to be shorter; each of it alone, below, takes `make stress`."""
-    process, memory = begun(run_dir, total_steps="3_840")
-    board = memory.board
-    updates = memory.run_schedule.updates_before(4) + 20  # in mid-round, with work behind it that is not committed
-    kill_when(process, "learner", lambda: board.updates[0] >= updates)
-    stop_at(process, memory, 6)
-    stopped, whole = summary(run_dir), summary(undisturbed())
-    assert 6 <= stopped["rounds"] <= 8
-    assert stopped["restarts"] == 1
-    assert stopped["redone_updates"] > 0
-    assert stopped["weights_sha256"] != whole["weights_sha256"]
-    finish(start(run_dir, "--resume", str(run_dir), actors="4", total_steps="4_800"))
-    assert same_summary(run_dir, undisturbed())["actors"] == 4
 
 
 @pytest.mark.parametrize("change", ["actors=1", "actors=4", "seed=2"])

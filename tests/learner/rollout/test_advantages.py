@@ -70,14 +70,6 @@ def test_v_trace_targets_are_the_sums_of_the_paper(trace: float, rho_max: float,
     np.testing.assert_allclose(found[1], advantage, rtol=1e-12, atol=1e-12)
 
 
-def test_v_trace_of_the_policy_that_acted_is_the_n_step_return() -> None:
-    _, rollout, values = _drawn(2)
-    returns, _ = v_trace(rollout, values, np.ones_like(values[:-1]), VTraceSettings(trace=1.0, rho_max=1.0, c_max=3.0))
-    for env, first, last, terminal in _pieces(rollout):
-        expected = _mixture_of_returns(rollout, values, env, first, last, terminal=terminal, trace=1.0)
-        assert returns[first, env] == pytest.approx(expected, rel=1e-12, abs=1e-12)
-
-
 def test_a_truncated_episode_is_bootstrapped_by_its_last_frame_and_a_terminal_one_is_not() -> None:
     two, true = np.ones((1, 2), np.float32), np.ones((1, 2), bool)
     acted = {"action": np.zeros((1, 2), np.int64), "log_prob": 0 * two, "outputs": np.zeros((2, 2, 1), np.float32)}

@@ -361,6 +361,7 @@ def test_help_leaves_out_what_a_suite_sets_itself(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_present_run(program: Program, asked: int) -> None:
     program.patch.setenv("FAKE_SLOW", "freeway-1")
+    program.patch.setenv("FAKE_FAILS", "pong-1")
     words = ["--games", "pong,freeway", "--seeds", "2", "--total-steps", "2000", *program.more]
     code = f"import sys; from ringside.command import suite; suite.LAUNCHER = {str(suite.LAUNCHER)!r}; "
     process = start_words(program=("-c", f"{code}sys.exit(suite.main({words!r}))"))
@@ -368,6 +369,7 @@ def test_a_signal_ends_the_present_run(program: Program, asked: int) -> None:
     process.send_signal(asked)
     output = finish(process, seconds=30, code=1)
     assert ("The same command continues where it was" in output, "seed 2" in output) == (True, False)
+    assert "pong, seed 1 was not finished: exit code 1" in output
     assert not (program.out / "report").exists()
 
 
@@ -430,3 +432,10 @@ def test_a_run_waits_for_that_of_a_suite_that_was_killed(program: Program) -> No
         code, told = program()
     assert said[0].startswith(f"[1/2] pong, seed 1: {directory} is in use by a run that may still be saving")
     assert (code, kinds(told)[:2]) == (0, ["run-dir pong-1", "eval pong-1"])
+
+
+def test_a_directory_that_another_run_uses_is_left_to_it(ended: Program) -> None:
+    ended.patch.setattr(suite, "FORMER_RUN_SECONDS", 0.0)
+    with locked(ended.out / "pong-1" / LOCK_FILE, "--run-dir", "a test"):
+        assert ended()[0] == 1
+    assert "pong, seed 1 was not finished: another run still uses its directory" in ended.said()

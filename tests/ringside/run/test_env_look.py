@@ -2,10 +2,12 @@
 
 import signal
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
 
+import ringside
 from actors.env import EnvError
 from actors.make_env import require_no_game
 from ringside.run import checks, planning
@@ -26,6 +28,14 @@ def look(wrong: str) -> checks.EnvLook:
     finally:
         left = set(psutil.Process().children(recursive=True)) - before
         assert not [process for process in left if "resource_tracker" not in " ".join(process.cmdline())]
+
+
+def test_a_call_looks_at_code_that_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringside.run.training.plan", Mock(side_effect=ConfigError))
+    look("nothing")
+    with pytest.raises(ConfigError):
+        ringside.train(game="pong")
+    assert checks.look_at.cache_info().currsize == 0
 
 
 FAULTS = [

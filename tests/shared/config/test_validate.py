@@ -341,3 +341,10 @@ def test_a_likely_mistake_gets_a_warning(settings: dict[str, Any], says: str | N
 
 def test_settings_of_a_preset_get_no_warning() -> None:
     assert validate.config_warnings(PRESETS["btr"].with_settings(prioritized=False)) == []
+
+
+def test_a_run_with_videos_is_read_without_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    config = settled(eval_video=True, eval_every_steps=1_000)
+    assert_refused(validate.settings, config, "needs the package av")
+    assert validate.recorded(config.to_json()).evaluate.eval_video
