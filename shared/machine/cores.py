@@ -73,10 +73,11 @@ def choose_threads(actors: int, members: int, claims: Claims, root: Path = FILES
     cores = physical_cores(affinity, root)
     for placed in (members, 0):  # members get the first: the fastest, except those left to inference
         whole = [thread for core in cores[:placed] for thread in core]
-        claims.claim(len(whole) + actors, [*whole, *threads_for_actors(actors, cores[placed:])])
-        if claims.threads[: len(whole)] == whole:  # another run may have one of them
+        claims.claim(len(whole), whole)
+        if claims.threads == whole:  # else another run has one of them
+            claims.claim(len(whole) + actors, threads_for_actors(actors, cores[placed:]))
+        if claims.threads:
             return [frozenset({cpu}) for cpu in (*claims.threads[len(whole) :], *(core[0] for core in cores[:placed]))]
-        claims.close()
     return []
 
 
@@ -98,8 +99,7 @@ def physical_cores(threads: Iterable[int], root: Path = FILESYSTEM) -> list[list
     for thread in sorted(threads):
         siblings = root / f"sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list"
         found = re.match(r"\d+", text(siblings))  # of a list such as `0,8` or `0-3,8`
-        first = int(found[0]) if found else thread
-        cores.setdefault(first, []).append(thread)
+        cores.setdefault(int(found[0]) if found else thread, []).append(thread)
     rising = sorted(cores.values(), key=lambda core: _clock(core[0], root))
     others, fastest = rising[:-RESERVED], rising[-RESERVED:]
     return sorted(others, key=lambda core: -_clock(core[0], root)) + fastest

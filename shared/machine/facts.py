@@ -175,9 +175,8 @@ def gpus() -> list[Gpu]:
     except (OSError, subprocess.SubprocessError):
         return []
 
-    sizes = ([int(word) << 20 if word.isdecimal() else 0 for word in row[2:]] for row in rows)
-    # Another number of columns is a complaint of the driver's.
-    return [Gpu(row[0], row[1], *size) for row, size in zip(rows, sizes, strict=True) if len(row) == 4]
+    whole = (row for row in rows if len(row) == 4)  # another number of columns is a complaint of the driver's
+    return [Gpu(row[0], row[1], *(int(word) << 20 if word.isdecimal() else 0 for word in row[2:])) for row in whole]
 
 
 def describe(root: Path = FILESYSTEM) -> dict[str, Any]:

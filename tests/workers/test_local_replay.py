@@ -98,8 +98,8 @@ def test_every_gradient_draws_other_places_of_its_window() -> None:
     with patch.object(Replay, "transitions", autospec=True, side_effect=Replay.transitions) as transitions:
         for worker, number in ((WORKER, 3), (WORKER, 4), (WORKER - 1, 3)):
             _drawn(memory, worker, number)
-    first, second, other = (call.args[1] - i % 2 * T_MAX for i, call in enumerate(transitions.call_args_list))
-    first, second, other = first.tolist(), second.tolist(), other.tolist()
+    drawn = [call.args[1] for call in transitions.call_args_list]
+    first, second, other = drawn[0].tolist(), (drawn[1] - T_MAX).tolist(), drawn[2].tolist()
     assert first not in (second, other)
     window = range((4 - WINDOW) * T_MAX + 3, 4 * T_MAX)
     assert set(first) | set(second) <= set(window), "of windows of the same size"
