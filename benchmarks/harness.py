@@ -205,7 +205,8 @@ class Report:
             if not self._failed(case) and all(name in each for each in repeats):
                 values = tuple(each[name][1].value for each in repeats)
                 shares = tuple(_share(name, each) for each in repeats)
-                ratios = tuple(share for share in shares if share is not None)
+                # A limit that failed in a later repeat has no row either.
+                ratios = tuple(share for share in shares if share is not None and None not in shares)
                 self.rows[name] = Row(case.part, name, last.unit, values, last.limit, ratios, last.note)
 
     @contextmanager

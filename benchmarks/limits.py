@@ -38,9 +38,9 @@ DEFAULTS = {"only": "all", "game": "breakout", "seconds": 1.0}
 def run(options: Options, report: Report) -> None:
     """Measure the requested parts. Raises `ConfigError` before anything runs if an option is invalid."""
     games = [game_name(word) for word in (TEN_GAMES if options.game == "ten" else options.game).split(",")]
-    window = [] if has_flag(options.words, "--replay-size") else ["--replay-size", "100_000"]
-    words = measured_words(games[0], [*window, *options.words])
-    plans = {part: plan_of([*words, "--device", "cpu"] if part == "memory" else words) for part in options.names}
+    words = measured_words(games[0], options.words)
+    memory = ["--device", "cpu", *([] if has_flag(options.words, "--replay-size") else ["--replay-size", "100_000"])]
+    plans = {part: plan_of([*words, *(memory if part == "memory" else ())]) for part in options.names}
     for part, plan in plans.items():
         with report.noting(part), ExitStack() as stack:
             report.run(list(_cases(part, options, games, plan, stack)), options.repeats)

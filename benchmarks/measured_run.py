@@ -93,10 +93,13 @@ def measured_words(game: str, words: Sequence[str], *more: str) -> list[str]:
     return [*named, *early, *short, *more, *words]
 
 
-def acting_words(plan: Plan) -> list[str]:
-    """Flags of a run that acts as an on-policy method does and never learns: DQN before its first update."""
+def acting_words(plan: Plan, words: Sequence[str]) -> list[str]:
+    """Flags of a run that acts as the plan of `words` does and never learns; of an on-policy one, as DQN."""
+    if not plan.method.on_policy:
+        return [*words, *NEVER_LEARNS]
     config = plan.config
-    play = {name: getattr(config.play, name) for name in ("game", "protocol", "envs", "lane_envs")}
+    left_out = {"workers", *(("game", "protocol") if config.play.env else ())}
+    play = {name: value for name, value in vars(config.play).items() if name not in left_out}
     roles = ("actors", "device", "precision", "inference_threads", "inference_batch")
     machine = {name: getattr(config.machine, name) for name in roles}
     network = {"network": config.learn.network, "normalize": config.algorithm.normalize}

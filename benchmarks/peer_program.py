@@ -202,7 +202,7 @@ def measure_agent(options: argparse.Namespace) -> dict[str, Any]:
     register_optimizer_step_post_hook(clock.count_update)
     with suppress(Measured):
         program(options, clock, envs)
-    return clock.result | {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    return clock.result | {"threads": torch.get_num_threads()}
 
 
 # --- envs under random actions

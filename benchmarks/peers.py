@@ -33,10 +33,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from actors.envs.atari import game_name
+from benchmarks.__main__ import above_zero
 from benchmarks.emulator import actors_at_random
 from benchmarks.harness import CannotRun, Case, Figure, Found, Options, Report, WrongResult, doublings, speed_case
-from benchmarks.measured_run import measured_words, plan_of
+from benchmarks.measured_run import has_flag, measured_words, plan_of
 from benchmarks.throughput import run_speed
+from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import read_output
 from shared.root import ROOT
@@ -91,7 +93,7 @@ NAMES = (*PEERS, *VECTORS)
 DEFAULTS = {"only": "all", "game": "breakout", "seconds": 30.0}
 OPTIONS = {
     "--cleanrl": {"type": Path, "metavar": "DIR", "help": "clone of CleanRL's repository"},
-    "--peer-steps": {"type": int, "default": 4_000, "help": "steps of one measurement of a peer that learns"},
+    "--peer-steps": {"type": above_zero(int), "default": 4_000, "help": "steps of a measurement of a peer that learns"},
 }
 
 
@@ -102,11 +104,15 @@ def run(options: Options, report: Report) -> None:
         words = measured_words(game, options.words, *flags)
         ours = {f"Ringside, {job}": words, f"Ringside, fp32, {job}": [*words, "--precision", "fp32"]}
         names = [name for name in options.names if name in PEERS and PEERS[name].job == job]
+        same, own = (plan_of(each).run_schedule for each in (measured_words(game, [], *flags), words))
+        changed = (own.update_samples, own.steps_per_update) != (same.update_samples, same.steps_per_update)
+        if names and (changed or has_flag(options.words, "--env")):
+            raise ConfigError("Words after -- must leave the game, the batch and the steps of each update alone.")
         device = plan_of(words).config.machine.device
         peers = {PEERS[name].label: list(agent_cases(options, report, game, name, device)) for name in names}
         cases = [case for settings in peers.values() for case in settings]
         if cases:
-            cases += [speed_case(name, partial(run_speed, own, options.seconds)) for name, own in ours.items()]
+            cases += [speed_case(name, partial(run_speed, each, options.seconds)) for name, each in ours.items()]
             cases += [ratio_case(label, [case.name for case in of], list(ours)) for label, of in peers.items() if of]
             report.run(cases, options.repeats)
     report.run(list(env_cases(options, report, game)), options.repeats)
@@ -178,7 +184,7 @@ def env_speed(kind: str, game: str, envs: int, threads: int, seconds: float) -> 
     """Steps/s of a peer's vector of envs."""
     words = [kind, "--game", game, "--envs", str(envs), "--threads", str(threads), "--seconds", str(seconds)]
     result = run_program(words, seconds)
-    if result["steps"] % envs or result["seen"] != result["looks"] or not result["looks"]:
+    if result["seen"] != result["looks"] or not result["looks"]:
         raise WrongResult(
             f"It played {result['steps']} steps of {envs} envs; {result['seen']} of {result['looks']} looks found "
             "stacks of four frames with something in them."

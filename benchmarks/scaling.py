@@ -22,7 +22,7 @@ from functools import partial
 
 from benchmarks.emulator import bare_speed
 from benchmarks.harness import Case, Figure, Options, Report, doublings, measure_at_once, speed_case
-from benchmarks.measured_run import NEVER_LEARNS, has_flag, measured_words, plan_of
+from benchmarks.measured_run import acting_words, has_flag, measured_words, plan_of
 from benchmarks.network_parts import part_of_update
 from benchmarks.throughput import BARE_SHARE, actors_alone, run_speed, updates_alone
 from shared.config.sections import PARTS
@@ -61,7 +61,7 @@ def cases(options: Options, words: list[str], number: int) -> Iterator[Case]:
     bare, alone = f"bare emulator, {number}", f"actors alone, {number}"
     own = [*words, "--actors", str(number)]
     yield speed_case(bare, partial(bare_speed, options.game, BARE_SHARE * seconds, number), part=part)
-    yield Case(alone, partial(actors_alone, [*own, *NEVER_LEARNS], seconds, alone, bare), part)
+    yield Case(alone, partial(actors_alone, acting_words(plan_of(own), own), seconds, alone, bare), part)
     if number > 1:
         yield efficiency("actors alone", part, number)
     if "whole" in options.names:

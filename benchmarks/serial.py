@@ -2,7 +2,7 @@
 
 The order of steps and updates is that of a run with `--schedule alternate --actors 1`. With the network of
 `learner/networks/fused.py` the weights are the same too, bit for bit. The ladder measures it with a network of PyTorch
-layers in float32 in its place, as users of PyTorch would write it. Updates always run in the engine.
+layers in float32 in its place, as users of PyTorch would write it. Updates always run in the engine, in one thread.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from typing import Any
 
 from benchmarks.emulator import bare_speed
 from benchmarks.harness import CannotRun, Case, Figure, Found, Options, Report, WrongResult, measure_at_once, speed_case
-from benchmarks.measured_run import NEVER_LEARNS, Throughput, acting_words, measure_run, measured_words, plan_of
+from benchmarks.measured_run import Throughput, acting_words, measure_run, measured_words, plan_of
 from benchmarks.network_parts import learner_alone
 from shared.machine.facts import usable_cores
 from shared.memory.plan import Plan
@@ -65,8 +65,7 @@ def cases(options: Options, report: Report, plan: Plan, words: list[str]) -> Ite
     if "speed" in parts:
         yield speed_case(BARE, partial(bare, plan, BARE_SHARE * seconds), note=f"{usable_cores()} processes")
     if "speed" in parts and not workers:
-        acting = acting_words(plan) if plan.method.on_policy else [*words, *NEVER_LEARNS]
-        yield Case(ACTORS, partial(actors_alone, acting, seconds, ACTORS, BARE))
+        yield Case(ACTORS, partial(actors_alone, acting_words(plan, words), seconds, ACTORS, BARE))
     if parts & {"speed", "learner"} and not workers:
         yield speed_case(LEARNER, partial(updates_alone, plan, seconds), part="the learner")
     if "speed" in parts and not workers:

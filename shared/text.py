@@ -179,9 +179,9 @@ _SAYS_NOTHING = frozenset({"factory", "make", "make_env", "env"})
 def headline(game: str) -> str:
     """A game or an env in a headline: of `package.module:factory` the part that tells something, "module"."""
     module, colon, made = game.partition(":")
-    if not colon:
-        return game
-    return module.rpartition(".")[2] if made in _SAYS_NOTHING else made
+    made, at, kwargs = made.partition("@")
+    name = module.rpartition(".")[2] if made in _SAYS_NOTHING else made
+    return f"{name}{at}{kwargs}" if colon else game
 
 
 def readable(value: float, digits: int = 3) -> str:

@@ -91,12 +91,12 @@ def push_to_hub(
     """
     with _hub(repo, "pushed") as api, TemporaryDirectory() as scratch:
         found = catalogue.find_weights(load, "--push").parent.absolute()
+        code = {"env": env, "plugin": plugin, "network": class_name(network)}
         if found.parent == catalogue.ZOO:
             entry = Path(shutil.copytree(found, Path(scratch) / found.name))
         else:
-            code = {"env": env, "plugin": plugin, "network": class_name(network)}
             entry = _make_entry(Path(scratch), Path(load), code, None, device, flag="--push")
-        (entry / README).write_text(_model_card(entry, repo))
+        (entry / README).write_text(_model_card(entry, repo, words_of(**code)))
         api.create_repo(repo_id=repo, private=private, exist_ok=True)
         done = api.upload_folder(repo_id=repo, folder_path=entry, commit_message=f"Agent {entry.name}")
     return str(done.commit_url)
@@ -167,8 +167,8 @@ def _read_numbers(path: Path) -> dict[str, Any]:
     return found
 
 
-def _model_card(entry: Path, repo: str) -> str:
-    """README of a repository: that of the entry, with metadata for the Hub and how to pull it."""
+def _model_card(entry: Path, repo: str, code: list[str]) -> str:
+    """README of a repository: that of the entry, with metadata for the Hub and how to pull and play it, with `code`."""
     from huggingface_hub import EvalResult, ModelCardData
 
     found, is_atari = read_json(entry / EVALUATION), read_json(entry / SUMMARY_FILE).get("frames") is not None
@@ -177,7 +177,8 @@ def _model_card(entry: Path, repo: str) -> str:
     result = EvalResult(task, game, game, "mean_reward", score, metric_name=f"mean_reward, {rules}")
     tags = [task, "ringside", game, *(["atari"] if is_atari else [])]
     data = ModelCardData(library_name="ringside", tags=tags, model_name=entry.name, eval_results=[result])
-    use = f"    python launch.py zoo pull {repo}\n    python launch.py play --load {catalogue.name_of_entry(repo)}\n"
+    load = shlex.join(["--load", catalogue.name_of_entry(repo), *code])
+    use = f"    python launch.py zoo pull {repo}\n    python launch.py play {load}\n"
     return f"---\n{data.to_yaml()}\n---\n\n{(entry / README).read_text().strip()}\n\n## Use it\n\n{use}"
 
 

@@ -61,9 +61,9 @@ def survey(plan: Plan, address: str, *, insecure: bool) -> list[Finding]:
         from ringside.cluster.ray_hosts import RayHosts
 
         own = numerics(plan)
-        nodes = nodes_with_cpus()
-        hosts = [RayHosts(0, 0, node.identity).place(GroupHost, plan, node.cpus) for node in nodes]
-        return [examine_node(node, host, plan, own) for node, host in zip(nodes, hosts, strict=True)]
+        places = [(node, RayHosts(0, 0, node.identity)) for node in nodes_with_cpus()]
+        # One after another: an object that waits for its first call ends with its lease.
+        return [examine_node(node, hosts.place(GroupHost, plan, node.cpus), plan, own) for node, hosts in places]
 
 
 def examine_node(place: ClusterNode, host: Host, plan: Plan, own: str) -> Finding:

@@ -137,13 +137,13 @@ class GroupHost(NodeObject):
 
     def _living(self) -> Memory:
         """The region, whose program lives. Raises `RunFailed` if it has ended."""
-        assert self._memory is not None, "begin first"
-        assert self._program is not None, "begin first"
-        code = self._program.poll()
-        if code is not None:
+        memory, program = self._memory, self._program
+        assert memory is not None, "begin first"
+        assert program is not None, "begin first"
+        if (code := program.poll()) is not None:
             (*_, last) = [f"exit code {code}", *self._last_lines()]
             raise RunFailed(f"Lanes on node {os.uname().nodename} cannot be played: {last}")
-        return self._memory
+        return memory
 
     def _start(self, memory: Memory) -> None:
         """Start the program."""

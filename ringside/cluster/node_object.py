@@ -36,6 +36,7 @@ from shared.machine.subprocesses import die_with, kill_and_reap, read_output, te
 from shared.memory.plan import Plan
 from shared.process.library_env import choose_workspace, pinned_thread_env
 from shared.root import ROOT
+from shared.text import refused
 
 
 class NodeLost(Exception):
@@ -251,7 +252,7 @@ def numerics(plan: Plan) -> str:
     words, question = [sys.executable, "-m", PROBE], bytes(ForkingPickler.dumps(plan)).hex()
     node = f"Node {os.uname().nodename}"
     try:
-        with pinned_thread_env():
+        with pinned_thread_env(), refused(f"{node} cannot start {PROBE}", by=RunFailed):
             return read_output(words, PROBE_SECONDS, stdin=question, env=node_environment()).strip()
     except subprocess.TimeoutExpired as error:
         raise RunFailed(f"{node} did not answer {PROBE} in {PROBE_SECONDS:.0f} s.") from error

@@ -21,7 +21,7 @@ from shared.files.lock import wait_until_free
 from shared.machine.cores import Claims, has_quota, physical_cores
 from shared.process.ownership import LOCK_FILE
 from shared.root import LAUNCHER
-from shared.text import printable
+from shared.text import printable, refused
 
 SAVE_SECONDS = 120.0
 """Longest time of a program to save and end after it was asked to stop; then it is killed."""
@@ -63,8 +63,8 @@ class ProgramHost(NodeObject):
             )
         if not os.path.isdir(directory):
             raise ConfigError(f"Node {name} has no directory {directory}: start the command from a shared one.")
-        words = [str(self._launcher), *words]
-        self._start_program(words, directory, cores=self._claims.threads)
+        with refused(f"Node {name} cannot start a program"):
+            self._start_program([str(self._launcher), *words], directory, cores=self._claims.threads)
 
     def poll(self, seconds: float) -> tuple[int | None, list[str]]:
         """Wait at most `seconds` for the end of the program.

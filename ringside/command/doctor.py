@@ -26,7 +26,7 @@ from ringside.run import checks, planning
 from ringside.run.checks import GB, Check, Color
 from shared.config.sections import Evaluate, Machine, Run
 from shared.config.settings import Config, unused_settings
-from shared.errors import ConfigError
+from shared.errors import ConfigError, RunFailed
 from shared.files.result_files import require_writable, write_result
 from shared.machine import facts
 from shared.machine.subprocesses import read_output
@@ -229,7 +229,7 @@ def _nodes(plan: Plan, address: str, *, insecure: bool) -> list[Check]:
 
     try:
         findings = survey(plan, address, insecure=insecure)
-    except ConfigError as error:
+    except (ConfigError, RunFailed) as error:
         return [Check("nodes", "red", str(error))]
     if not findings:
         return [Check("nodes", "red", "No node of the cluster has CPUs.", "Join one with `ray start --address`.")]

@@ -9,7 +9,6 @@ A search space holds ranges and choices of settings, from a TOML file or by defa
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from ringside.cluster.placing import ClusterOptions, programs_in
 from ringside.report.records import load, newest
 from ringside.report.report_page import write_report
 from ringside.run import planning
+from ringside.run.children import require_main_program
 from ringside.run.config_file import DEFAULT_PRESET, config_of_call
 from ringside.run.train_settings import TrainSettings
 from ringside.run.training import Callbacks, run
@@ -237,6 +237,9 @@ class Search:
         learn, played = self.config.learn, self.config.play.played
         if not self.config.evaluate.eval_every_steps:
             self.config = self.config.with_settings(eval_every_steps=max(1, learn.total_steps // EVALUATIONS))
+        if self.config.evaluate.eval_every_steps > learn.total_steps:
+            raise ConfigError("--eval-every-steps is more than --total-steps: a trial would have no evaluation.")
+        require_main_program()
         planning.require_initial_weights(planning.check(self.config))
         self.space = make_space(self.given_space, self.config)
         self.directory = Path(self.out or f"runs/tune-{played.replace(':', '-').replace('/', '-')}")
@@ -353,7 +356,7 @@ class Search:
         run_dir, title = self._run_dir(trial.number), f"[{trial.number + 1}/{self.trials}] trial {trial.number}"
         self.note(f"{title}: {', '.join(f'{name} {value}' for name, value in trial.params.items())}.")
         try:
-            value = self._train(trial, run_dir)
+            value = self._train(trial, run_dir, lambda sentence: self.note(f"{title}: {sentence}"))
             if value is None:
                 self.note(f"{title}: it was stopped before its end; the same options continue it.")
                 return False
@@ -366,12 +369,14 @@ class Search:
         except RingsideError as error:
             if is_locked(run_dir / LOCK_FILE):
                 return True  # a run that was killed has not ended yet
+            if isinstance(error, ConfigError):  # if this machine refuses any trial, this one stays open
+                planning.plan(self.config.with_settings(run_dir=self._run_dir(len(self.study.trials))))
             self.study.tell(trial, state=TrialState.FAIL)
             said = f"failed: {error}"
         self.note(f"{title}: {said}")
         return True
 
-    def _train(self, trial: Trial, run_dir: Path) -> float | None:
+    def _train(self, trial: Trial, run_dir: Path, note: Callable[[str], None]) -> float | None:
         """Mean return of the last evaluation of a run with the settings of a trial; None: it was stopped.
 
         Raises:
@@ -388,12 +393,9 @@ class Search:
         if summary.get("finished") is not True:  # else its process died after its end
             resumed = {} if newest_checkpoint(run_dir) is None else {"resume": run_dir, "init_from": None}
             ready = planning.plan(self.config.with_settings(**trial.params, run_dir=run_dir, **resumed))
-            summary = run(ready, lambda status: None, lambda sentence: None, Callbacks(on_evaluation=judge))
+            summary = run(ready, lambda status: None, note, Callbacks(on_evaluation=judge))
         if summary["finished"] is True:
-            value = newest(load(run_dir).evaluations["mean_return"])
-            if math.isnan(value):
-                raise ConfigError("it has no evaluation.")
-            return value
+            return newest(load(run_dir).evaluations["mean_return"])
         reported, stop_at = self._result(self.study.trials[trial.number]).evaluations, self.config.run.stop_at
         reached = stop_at is not None and any(mean >= stop_at for _, mean in reported)
         return reported[-1][1] if reached else None

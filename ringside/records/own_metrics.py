@@ -102,7 +102,7 @@ class OwnMetrics:
                 data = b"".join(self._pending)
                 if file.write(data) != len(data):  # the disk is full: leave no half line
                     file.truncate(before)
-                    return
+                    raise OSError(None, "the disk is full")
             self._pending.clear()
         except OSError as error:
             if not self._told:

@@ -53,12 +53,13 @@ def record_values(
     """
     run_schedule, board, config = memory.run_schedule, memory.board, memory.plan.config
     steps, frames = (stop - first) * run_schedule.round_steps, config.play.frames_per_step
+    has_epsilon = run_schedule.method.has_epsilon and not config.explore.epsilon_by_worker
     updates = run_schedule.updates_before(stop) - run_schedule.updates_before(first)
     ticks = first * run_schedule.round_ticks, stop * run_schedule.round_ticks
     values: dict[str, float | int | None] = {
         "frames": None if frames is None else stop * run_schedule.round_steps * frames,
         "updates": run_schedule.updates_before(stop),
-        "epsilon": run_schedule.epsilon(ticks[1], config.explore) if run_schedule.method.has_epsilon else None,
+        "epsilon": run_schedule.epsilon(ticks[1], config.explore) if has_epsilon else None,
         "learning_rate": run_schedule.learning_rate(stop - 1, config.learn),
         "samples_per_step": updates * run_schedule.update_samples / steps,
         "valid_steps": None,

@@ -271,7 +271,7 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
     unequal = differences(runs).keys() | _RUN_ONLY
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["headline"] = headline
-    page = environment.from_string((Path(__file__).parent / "templates" / PAGE).read_text()).render(
+    page = environment.from_string((Path(__file__).parent / "templates" / PAGE).read_text("utf-8")).render(
         title=title,
         recorded=" to ".join(dict.fromkeys((min(days), max(days)))),
         made=time.strftime("%Y-%m-%d %H:%M"),

@@ -74,14 +74,13 @@ def require_main_guard() -> None:
         return
     bodies = [frame for frame, _ in traceback.walk_stack(sys._getframe()) if frame.f_code.co_name == "<module>"]
     calls = [frame.f_lineno for frame in bodies if os.path.realpath(frame.f_code.co_filename) == os.path.realpath(path)]
-    for statement in ast.parse(Path(path).read_bytes()).body if calls else ():
-        if statement.lineno <= calls[0] <= (statement.end_lineno or statement.lineno):
-            if isinstance(statement, ast.If) and "'__name__'" in ast.dump(statement.test):
-                return
-            raise ConfigError(
-                f"{path}, line {calls[0]}, starts a run whenever the file is imported, and each process of the run "
-                'imports it: put the call under if __name__ == "__main__":.'
-            )
+    ifs = (each for each in ast.walk(ast.parse(Path(path).read_bytes())) if isinstance(each, ast.If))
+    guards = (each for each in ifs if "'__name__'" in ast.dump(each.test))
+    if calls and not any(each.lineno <= calls[0] <= (each.end_lineno or each.lineno) for each in guards):
+        raise ConfigError(
+            f"{path}, line {calls[0]}, starts a run whenever the file is imported, and each process of the run imports "
+            'it: put the call under if __name__ == "__main__":.'
+        )
 
 
 class _Popen(popen_spawn_posix.Popen):

@@ -60,6 +60,7 @@ class ConfigFile(NamedTuple):
             changed = (self.whole or start).with_settings(**given)
             validate.ranges(changed)
             require_used(given, changed.algorithm.method)
+            require_consistent(given)
         if recorded is not None:
             require_plugin(recorded, plugin, what=what)
         if network is None and (self.whole is not None or "network" in given):
@@ -136,7 +137,7 @@ def config_of_call(preset: str | None, config: str | Path | None, settings: Mapp
     start = starting_point(preset, resume, named, plugin, config, network)
     chosen = start.with_settings(**settings)
     require_used(settings, chosen.algorithm.method)
-    require_consistent([name for name, value in settings.items() if value is not None])
+    require_consistent([name for name, value in {**settings, "env": chosen.play.env}.items() if value is not None])
     return chosen
 
 

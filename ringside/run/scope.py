@@ -98,8 +98,6 @@ def enter(limits: Limits, command: Sequence[str], root: Path = FILESYSTEM) -> No
     manager = _manager(root)
     words = systemd_run(limits, command, manager, _version())
     os.environ[_INSIDE] = _unit()
-    if manager == "--user":
-        os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
     _leave_guard(manager)
     signal.pthread_sigmask(signal.SIG_BLOCK, {TELL_STACKS})  # until `enable_stack_dumps`, which `command` calls
     os.execvp(words[0], words)
@@ -116,7 +114,7 @@ def systemd_run(limits: Limits, command: Sequence[str], manager: str, version: i
     """
     properties = [f"TasksMax={TASKS}", "KillMode=control-group", "TimeoutStopSec=10"]
     if limits.cpus is not None:
-        properties.append(f"CPUQuota={limits.cpus * 100:g}%")
+        properties.append(f"CPUQuota={limits.cpus * 100:.2f}%")
     if limits.memory is not None:
         properties.append(f"MemoryMax={limits.memory}")
     if version >= OOM_POLICY_SINCE:
@@ -130,7 +128,7 @@ def _unit() -> str:
 
 
 def _manager(root: Path) -> str:
-    """The manager that makes the scope: --system for root, --user for a user with a session.
+    """The manager that makes the scope: --system for root, --user for a user with a session, which is exported.
 
     Raises `ConfigError` when there is none.
     """
@@ -138,8 +136,8 @@ def _manager(root: Path) -> str:
         raise ConfigError(f"--cgroup needs systemd, which does not run here. {_WITHOUT}")
     if os.getuid() == 0:
         return "--system"
-    session = Path(os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}"))
-    if not os.path.exists(root / session.relative_to("/") / "systemd/private"):  # pathlib's raises where it is closed
+    session = os.environ["XDG_RUNTIME_DIR"] = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    if not os.path.exists(root / session.lstrip("/") / "systemd/private"):  # pathlib's raises where it is closed
         raise ConfigError(
             f"--cgroup needs systemd's manager of this user, which does not run; `loginctl enable-linger` starts it. "
             f"{_WITHOUT}"

@@ -143,10 +143,7 @@ def train(
 
 
 def run_shown(
-    ready: Plan,
-    display: Display,
-    on_status: Callable[[Status], None],
-    callbacks: Callbacks = NO_CALLBACKS,
+    ready: Plan, display: Display, on_status: Callable[[Status], None], callbacks: Callbacks = NO_CALLBACKS
 ) -> dict[str, Any]:
     """As `run`, with a display that the call opens and closes; print how the run ended."""
     newest: list[Status] = []
@@ -164,10 +161,7 @@ def run_shown(
 
 
 def run(
-    ready: Plan,
-    on_status: Callable[[Status], None],
-    note: Callable[[str], None],
-    callbacks: Callbacks = NO_CALLBACKS,
+    ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], None], callbacks: Callbacks = NO_CALLBACKS
 ) -> dict[str, Any]:
     """Train by a plan in its run directory; `note` receives sentences about events. Otherwise as `train`."""
     require_main_program()

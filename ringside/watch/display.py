@@ -165,7 +165,7 @@ END_SECONDS = 2.0
 class Outlet:
     """A stream that never blocks its writer: its reader may be a stopped terminal (Ctrl-S) or a full pipe.
 
-    Write to the stream through the outlet only. What is no terminal and no pipe is written to directly.
+    Write to the stream through the outlet only. A stream without a descriptor is written to directly.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -176,11 +176,12 @@ class Outlet:
         if not isinstance(stream, io.TextIOWrapper):
             return  # the descriptor of a notebook's stream leads past the cell
         with suppress(OSError):
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                stream.flush()
-                # Opened anew: other processes share the flags of the descriptor.
-                flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-                self._fd = os.open(f"/proc/self/fd/{stream.fileno()}", flags)
+            self._fd = shared = os.dup(stream.fileno())
+            stream.flush()
+            if not stat.S_ISREG(os.fstat(shared).st_mode):
+                # Opened anew: other processes share the flags of the descriptor. A socket cannot be.
+                self._fd = os.open(f"/proc/self/fd/{shared}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+                os.close(shared)
 
     def __getattr__(self, name: str) -> Any:
         """Anything else of the stream."""
@@ -204,11 +205,12 @@ class Outlet:
         while self._left and self._fd is not None:
             try:
                 self._left = self._left[os.write(self._fd, self._left) :]
+                self._gone = False
             except BlockingIOError:
                 if time.monotonic() >= until:
                     return False
                 time.sleep(0.01)
-            except OSError:
+            except OSError:  # of a full disk, too: later text may fit
                 self._left, self._gone = b"", True
         return True
 

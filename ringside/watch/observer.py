@@ -69,7 +69,7 @@ class Observer:
 
     def observe(self) -> Status:
         """The current status. Costs some hundred microseconds."""
-        board, run_schedule = self._memory.board, self._memory.run_schedule
+        board, run_schedule, explore = self._memory.board, self._memory.run_schedule, self._config.explore
         now = time.monotonic()
         prepared = bool(board.prepared[0])  # read before the steps that it guards
         current = Sample.take(self._memory, round(now * 1e9))
@@ -80,7 +80,7 @@ class Observer:
         if prepared and self._first_committed is None:
             self._first_committed = committed
         speed = load.steps_per_second
-        epsilon = run_schedule.epsilon(steps // run_schedule.envs, self._config.explore)
+        has_epsilon = run_schedule.method.has_epsilon and not explore.epsilon_by_worker
         known, stops_at, episodes = self._figures(), board.stops_at, int(board.episodes[0])
         return replace(
             self._planned,
@@ -96,7 +96,7 @@ class Observer:
             updates_per_second=load.updates_per_second,
             can_be_saved=board.committed >= 0 or self._resumed,
             learning=updates > 0,
-            epsilon=epsilon if run_schedule.method.has_epsilon else None,
+            epsilon=run_schedule.epsilon(steps // run_schedule.envs, explore) if has_epsilon else None,
             episodes=episodes,
             mean_return_100=_known(board.mean_return_100[0]),
             best_return=_known(board.best_return[0]),

@@ -79,7 +79,7 @@ def _use_one(path: Path, use: Callable[[Manifest], T]) -> T:
             _, other = newest_usable(path.parent, lambda manifest: (use(manifest), manifest.path))
         except CheckpointError:
             raise error from None
-        raise CheckpointError(f"{error} The newest whole one beside it: --resume {other}") from error
+        raise CheckpointError(f"{error} The newest whole one beside it is {other}.") from error
 
 
 def _use_readable(path: Path, use: Callable[[Manifest], T], *, follow: bool = False) -> T:

@@ -28,8 +28,7 @@ SlotField = tuple[str, str, tuple[int, ...]]
 
 RECORD_FIELDS = frozenset(
     {"kind", "round", "steps", "frames", "updates", "seconds", "valid_steps", "samples_per_step", "epsilon"}
-    | {"learning_rate"}
-    | {"steps_per_second", "frames_per_second", "updates_per_second", "outside_support"}
+    | {"learning_rate", "steps_per_second", "frames_per_second", "updates_per_second", "outside_support"}
     | {"learner_busy", "inference_busy", "actors_busy", "workers_busy", "episodes", "mean_return_100", "best_return"}
     | {"boundary", "committed_at"}
 )

@@ -112,7 +112,7 @@ def require_consistent(names: Container[str]) -> None:
         ConfigError: two of them contradict each other.
     """
     if "env" in names and "game" in names:
-        raise ConfigError("--game and --env both name what is played: pass one of them.")
+        raise ConfigError("--game and --env (here, or in --config) both name what is played: pass one of them.")
     if "env" in names and "protocol" in names:
         own = "--eval-episodes and --eval-epsilon are for --env, too"
         raise ConfigError(f"--protocol is the rules of Atari games, not of --env: pass one of them ({own}).")
@@ -186,6 +186,7 @@ def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
         (("recurrent",), f"--learner-ranks 1, not {ranks}", ranks == 1),
         (("require_exact",), f"an exact --schedule, not {schedule}", schedule not in INEXACT_SCHEDULES),
         (("require_exact",), "--deterministic on", machine.is_deterministic),
+        (("publish_every_updates",), f"--schedule free, not {schedule}", schedule == "free"),
         # Methods.
         (("method",), f"{_OF_WORKERS} with --workers", by_workers or not method.by_workers),
         (("schedule",), f"a replay buffer, not --method {method.name}", schedule != "free" or not method.on_policy),
@@ -392,8 +393,10 @@ def _length(config: Config) -> Iterator[str]:
         return
     if rounds * steps > 1.5 * total:
         yield f"The run will play {rounds * steps:_} steps, not --total-steps {total:_}: a round has {steps:_} steps."
+    if (every := config.evaluate.eval_every_steps) > rounds * steps:
+        yield f"There will be no evaluation: the run has fewer steps than --eval-every-steps {every:_}."
     explore, left = config.explore, total - (0 if run_schedule.method.on_policy else config.learn.learning_starts)
-    has_epsilon = run_schedule.method.has_epsilon and not resumes
+    has_epsilon = run_schedule.method.has_epsilon and not explore.epsilon_by_worker and not resumes
     if has_epsilon and 0 < left < explore.epsilon_steps / 2:  # to explore for half of a run is common
         start, end = explore.epsilon_start, explore.epsilon_end
         reached = f"{start + left / explore.epsilon_steps * (end - start):.2g}"

@@ -121,7 +121,7 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
     except DeviceFault as error:
         log_line(traceback.format_exc() + str(error))
         os._exit(DEVICE_FAULT)  # freeing memory of a faulty device would fail and change the code
-    if child_spec.role in (Role.ACTOR, Role.EVALUATOR, Role.WORKER):
+    if code or child_spec.role in (Role.ACTOR, Role.EVALUATOR, Role.WORKER):  # a full disk refuses what is buffered
         leave_threads(code)
     sys.exit(code)
 

@@ -6,6 +6,7 @@ import re
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
@@ -35,6 +36,8 @@ MISTAKES = [
     ("scaling --only learner -- --learner-members 2 --device cpu", "--learner-members is what --only learner varies"),
     ("presets -- --preset iqn", "--preset after -- is what this benchmark varies"),
     ("ladder --only lapan_lst", "did you mean lapan last?"),
+    ("peers --peer-steps 0", "--peer-steps: 0 must be a finite number above 0"),
+    ("peers --only sb3 -- --batch-size 64", "must leave the game, the batch and the steps of each update alone."),
     ("peers --only sb4", "--only sb4 is not one of sb3, pfrl, cleanrl-dqn, sb3-ppo"),
 ]
 
@@ -91,6 +94,8 @@ def test_interrupted_it_leaves_nothing_running(tmp_path: Path, number: signal.Si
     words = ("throughput", "--only", "round", "--seconds", "600", "--json", str(tmp_path / "out.json"))
     process = start_words(*words, "--", *WORDS, *ROUNDS, "--actors", "1", program=PROGRAM)
     until(lambda: child(process, "actor 0"), every=0.1)
+    started = psutil.Process(process.pid).children(recursive=True)  # the run has a session of its own
     (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
     finish(process, seconds=60, code=130)
+    assert not psutil.wait_procs(started, 20)[1]
     assert "interrupted" in json.loads((tmp_path / "out.json").read_text())["missing"]["the rest"]

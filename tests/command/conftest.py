@@ -17,7 +17,10 @@ EVALUATION = {"--eval-every-steps": "480", "--eval-episodes": "1", "--eval-max-f
 
 @pytest.fixture(scope="session")
 def evaluated_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directory of a finished run with evaluations, which the console script started in an empty directory."""
+    """Directory of a finished run with evaluations, which the console script started in an empty directory.
+
+    So its children are spawned from any directory.
+    """
 
     def run(run_dir: Path) -> None:
         flags = SMALL | FEW_ENVS | EVALUATION | {"--run-dir": run_dir.name}

@@ -83,6 +83,7 @@ def test_a_small_run_that_fails_is_red_with_its_words(tmp_path: Path, monkeypatc
 
 def test_a_red_check_sets_the_exit_code(launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination, "self_test", lambda plan: Check("self-test", "green", "It works."))
+    monkeypatch.setattr("shared.machine.facts.cuda_devices", lambda: 0)
     monkeypatch.setenv("COLUMNS", "80")
     sizes = ("--replay-size", "100_000_000_000", "--total-steps", "1_000_000_000_000", "--precision", "tf32")
     gpus = ("--device", "cuda:98", "--learner-ranks", "2", "--acting-device", "cuda:97")

@@ -92,7 +92,9 @@ def test_make_trains_breakout_with_the_default_number_of_actors(target: str, mor
 def _recipe(words: list[str]) -> list[str]:
     """The words after Python's of the last line that `make` would run."""
     # `make check` runs this test in a make of its own, whose flags would add lines.
-    plain = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    plain = {
+        name: value for name, value in os.environ.items() if name not in ("ARGS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    }
     shown = subprocess.check_output(["make", "--dry-run", *words[1:]], cwd=ROOT, env=plain, text=True)
     last = shlex.split(shown.strip().splitlines()[-1])
     assert Path(last[0]).name.startswith("python"), last

@@ -79,14 +79,14 @@ IMPLICIT = flags_in("method=iqn iqn_samples=8 iqn_policy_samples=8 munchausen du
 # An update of the residual network takes 100 ms.
 RESIDUAL = flags_in("network=impala pooling spectral_norm batch_size=16 epsilon_ladder=2 total_steps=9_600")
 RESIDUAL |= flags_in("clip_gradient=10 no_clip_rewards")
-SCHEDULES = flags_in("snapshot_every_steps=640 publish_every_updates=40")
+SCHEDULES = {"alternate": {}, "free": {"publish_every_updates": 40}}
 CASES = {
     "dqn": SETTINGS,
     "categorical": SETTINGS | flags_in("method=c51 atoms=29 v_min=-2 v_max=12 double n_step=3 prioritized"),
     "implicit": SETTINGS | IMPLICIT,
     "quantiles": SETTINGS | flags_in("method=qr-dqn atoms=21 noisy double normalize=last value_rescaling"),
     "residual": SETTINGS | RESIDUAL,
-    **{schedule: SETTINGS | SCHEDULES | {"schedule": schedule} for schedule in ("alternate", "free")},
+    **{name: SETTINGS | more | {"schedule": name, "snapshot_every_steps": 640} for name, more in SCHEDULES.items()},
     **ON_POLICY,
     **{
         f"{name} by workers, {schedule}": settings | {"schedule": schedule}
@@ -133,7 +133,7 @@ def test_nothing_is_learned_from_shuffled_rewards(tmp_path: Path, case: str) -> 
 
 
 NEEDING_MEMORY = [
-    pytest.param(MEMORY | {"method": "a2c", "schedule": "alternate"}, id="a2c", marks=STRESS),
+    pytest.param(MEMORY, id="a2c", marks=STRESS),
     pytest.param(MEMORY | {"method": "vtrace", "schedule": "concurrent"}, id="vtrace", marks=STRESS),
     pytest.param(MEMORY_OF_WORKERS | {"schedule": "ordered"}, id="workers, ordered", marks=STRESS),
     pytest.param(MEMORY_OF_WORKERS | {"schedule": "async"}, id="workers, async", marks=STRESS),

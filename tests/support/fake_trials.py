@@ -11,23 +11,26 @@ from ringside.command import study
 from ringside.run import planning
 from shared.config.resolve import resolve
 from shared.config.settings import Config
-from shared.errors import RunFailed
+from shared.errors import ConfigError, RunFailed
 from tests.support.written_runs import write_run
 
 CALLS: list[Config] = []
 """Configurations of the runs, in their order."""
 FAULTS: dict[int, str] = {}
-"""Faults of trials by their numbers: "fails", "is bad", "is stopped" or "never began"."""
+"""Faults of trials by their numbers: "is refused", "fails", "is bad", "is stopped" or "never began"."""
 
 
 def plan(config: Config) -> Any:
     """The plan of a run, unchecked."""
+    if FAULTS.get(int(config.run.run_dir.name[-4:])) == "is refused":
+        raise ConfigError("There is no room.")
     return SimpleNamespace(config=config)
 
 
 def run(ready: Any, on_status: Any, note: Any, callbacks: Any) -> dict[str, Any]:
     """Write the records of a run whose last mean return is 10,000 times its learning rate."""
     CALLS.append(ready.config)
+    note("It begins.")
     path: Path = ready.config.run.run_dir
     fault, rate = FAULTS.get(int(path.name[-4:])), ready.config.learn.learning_rate
     if fault == "fails":

@@ -61,7 +61,7 @@ function showState() {
   find("done").style.width = `${100 * share}%`;
   say(find("progress"), [`${count(status.steps)} of ${count(status.total_steps)} steps (${(100 * share).toFixed(1)} %)`,
     status.elapsed !== null && `${duration(status.elapsed)} so far`,
-    status.time_left && `${state.left} left`,
+    status.time_left !== null && `${state.left} left`,
     status.stop_at !== null && `--stop-at ${status.stop_at}`,
     living && !status.learning && status.learning_begins && `learning from step ${count(status.learning_begins)} on`,
   ].filter(Boolean).join(" · "));

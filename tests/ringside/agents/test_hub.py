@@ -70,6 +70,7 @@ def test_the_agent_of_an_env_is_pushed_without_an_emulators_words(hub: FakeHub, 
     ringside.push_to_hub(source, "someone/catch", env=CATCH, device="cpu")
     card = hub.files["someone/catch"]["README.md"].decode()
     assert ("atari" in card, "protocol" in card) == (False, False)
+    assert f"play --load catch --env {CATCH}\n" in card
     assert ringside.pull_from_hub("someone/catch").name == "catch"
 
 

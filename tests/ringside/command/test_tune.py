@@ -57,7 +57,7 @@ class Program:
         own = (trials, space, self.out, prune, ClusterOptions(**cluster), self.notes.append)
         return study.Search(config, "nature", *own).run()
 
-    def open_trial(self, number: int, **values: float) -> Path:
+    def open_trial(self, number: int) -> Path:
         """A trial whose process has died after its run had begun; the directory of its run."""
         opened = study._open_journal(self.out / study.JOURNAL, prune=True)
         trial = opened.ask()
@@ -78,9 +78,12 @@ def test_trials_are_runs_with_settings_of_the_space_and_the_best_is_kept(program
     assert ([trial.state for trial in result.trials], len(set(rates))) == (["complete", "complete"], 2)
     assert [trial.value for trial in result.trials] == pytest.approx([1e4 * rate for rate in rates])
     assert (result.best.settings["learning_rate"], result.stopped) == (max(rates), False)
+    assert sum(note.endswith("It begins.") for note in program.notes) == 2
     for config, rate, trial in zip(program.calls, rates, result.trials, strict=True):
         assert config == CONFIG.with_settings(learning_rate=rate, run_dir=trial.run_dir)
     assert ringside.starting_point(None, None, config=result.best.run_dir).learn.learning_rate == max(rates)
+    program.out = program.out.with_name("again")
+    assert [trial.settings["learning_rate"] for trial in program().trials] == rates
 
 
 def test_the_same_call_continues_and_adds_trials(program: Program) -> None:
@@ -98,6 +101,8 @@ def test_the_same_call_continues_and_adds_trials(program: Program) -> None:
         with pytest.raises(ConfigError, match="holds a study with another length of trials"):
             program(config=CONFIG.with_settings(**changed))
     assert program(trials=3, config=CONFIG.with_settings(actors=2)).trials == later.trials
+    with pytest.raises(ConfigError, match="a trial would have no evaluation"):
+        program(config=CONFIG.with_settings(eval_every_steps=100_001))
 
 
 @pytest.mark.parametrize(("fault", "score"), [("is stopped", None), ("is stopped", 90.0), ("never began", 0.5)])
@@ -201,6 +206,14 @@ def test_a_trial_that_fails_ends_no_study(program: Program) -> None:
     result = program()
     assert [trial.state for trial in result.trials] == ["failed", "complete"]
     assert any("trial 0: failed: It failed." in note for note in program.notes)
+
+
+def test_a_trial_that_is_refused_as_any_other_would_be_stays_open(program: Program) -> None:
+    program.faults |= {0: "is refused", 1: "is refused"}
+    with pytest.raises(ConfigError, match="There is no room"):
+        program()
+    del program.faults[1]
+    assert [trial.state for trial in program().trials] == ["failed", "complete"], "now its settings are at fault"
 
 
 def test_a_study_on_a_cluster_survives_a_lost_node(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
@@ -341,7 +354,6 @@ def test_a_file_that_is_no_study_is_refused(program: Program, content: str, tmp_
 WRONG_CALLS = [
     ({"run_dir": "x"}, "A study says itself what --run-dir is"),
     ({"resume": "x"}, "A study says itself what --resume is"),
-    ({"env": "m:f", "game": "pong"}, "--game and --env both name what is played"),
     ({"preset": "ppo", "train_every": 4}, "--train-every has no effect"),
 ]
 

@@ -204,7 +204,7 @@ def test_a_single_game_has_aggregates_and_an_env_has_neither_frames_nor_empty_ax
 
 def test_the_page_says_preset_changes_date_speed_and_settings_with_an_effect(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", learning_rate=0.5)
-    os.utime(run / "metrics.jsonl", (0, 86_400 * 365.5))
+    os.utime(run / "metrics.jsonl", (0, 86_400 * 365.45))  # this day from UTC-10 to UTC+13
     page = page_of(tmp_path / "out", run)
     assert "<b>nature</b>, changed: --learning-rate 0.5</li>" in page
     for words in ("Last records: 1971-01-01.", "Machine: a processor, 2 cores; no GPU; torch 2."):
@@ -215,7 +215,8 @@ def test_the_page_says_preset_changes_date_speed_and_settings_with_an_effect(tmp
     assert cells["exact"] == "yes<small>0123456789ab</small>"
     assert "<div>learning_rate: <b>0.5</b>" in page
     assert "<div>v_max:" not in page, "it has no effect with dqn"
-    assert page == page_of(tmp_path / "again", run), "the same run gives the same page"
+    pages = (re.sub(r"Report made [\d: -]+", "", each) for each in (page, page_of(tmp_path / "again", run)))
+    assert len({*pages}) == 1, "the same run gives the same page"
 
 
 def test_two_configurations_have_a_key_with_their_differences(tmp_path: Path) -> None:
@@ -254,6 +255,7 @@ def test_a_run_that_died_young_or_has_no_limit_can_be_reported(tmp_path: Path, n
 def test_an_env_has_a_readable_name() -> None:
     names = {"ALE/Pong-v5": "ALE/Pong-v5", "tests.support.pixel_game:factory": "pixel_game"}
     names |= {"space_invaders": "space_invaders", "my_package:make_maze": "make_maze", "my_package:Maze-v0": "Maze-v0"}
+    names |= {"my.catch:factory@size=5": "catch@size=5"}
     assert {game: headline(game) for game in names} == names
 
 
@@ -327,7 +329,6 @@ def test_scores_are_as_people_read_them() -> None:
 
 
 def test_settings_of_matplotlib_where_a_report_is_started_count_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(set(plots.COLORS)) == 7
     monkeypatch.setitem(mpl.rcParams, "text.usetex", True)  # which has another program run on what is drawn
     with plots.style():
         assert (mpl.rcParams["text.usetex"], mpl.rcParams["axes.grid"]) == (False, True)

@@ -1,6 +1,7 @@
 """Callbacks: each record once, in order; metrics of the user's own, in their file, on dashboards and on the page."""
 
 import json
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,3 +115,16 @@ def test_a_disk_that_refuses_delays_the_metrics(tmp_path: Path) -> None:
     (tmp_path / OWN_METRICS_FILE).rmdir()
     own.close()
     assert [record["steps"] for record in own_records(tmp_path)] == [40, 80]
+
+
+def test_a_disk_that_takes_a_part_is_told_of(tmp_path: Path) -> None:
+    notes: list[str] = []
+    own = OwnMetrics(tmp_path, tmp_path, 0, notes.append)
+    own.add({"steps": 40, "round": 0, "kind": "round"}, {"mine": 1.0})
+    former = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5, former[1]))
+    own.flush()
+    resource.setrlimit(resource.RLIMIT_FSIZE, former)
+    assert (len(notes), (tmp_path / OWN_METRICS_FILE).read_bytes()) == (1, b"")
+    own.close()
+    assert [record["steps"] for record in own_records(tmp_path)] == [40]

@@ -8,8 +8,8 @@ import pytest
 
 import ringside
 from ringside.command.train import configuration
+from ringside.run.config_file import config_of_call
 from shared.config.presets import PRESETS
-from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
 from shared.errors import ConfigError
 from tests.conftest import Refused
@@ -67,6 +67,7 @@ WRONG_FILES = [
     ("game = 'pong'\n[play]\ngame = 'breakout'", "sets game twice"),
     ("preset = 3", "has the preset 3"),
     ("preset = 'qick'", "--preset qick is not one of"),
+    ("env = 'X-v0'\ngame = 'pong'", "--game and --env (here, or in --config) both name what is played"),
     ("method = 'a2c'\ntrain_every = 4", "--train-every has no effect with --method a2c"),
     ("env = 'mine:factory'", "pass --env mine:factory if you trust it"),
     ("plugin = 'mine'", "pass --plugin mine if you trust it"),
@@ -101,9 +102,10 @@ def test_no_file_chooses_code(refused: Refused, tmp_path: Path) -> None:
 def test_an_env_that_the_user_names_replaces_the_one_of_the_file(tmp_path: Path) -> None:
     found = ringside.starting_point(None, None, env="mine:factory", config=run_config(tmp_path, env="marker:factory"))
     assert found.play.env == "mine:factory"
+    with pytest.raises(ConfigError, match="both name what is played"):
+        config_of_call(None, run_config(tmp_path, env="ALE/Pong-v5"), {"game": "breakout"})
 
 
 def test_python_refuses_what_the_command_refuses(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no setting 'gmae'"):
         ringside.train(config=toml(tmp_path, "gmae = 1"))
-    assert Config().run.stop_at is None

@@ -113,18 +113,19 @@ def test_a_process_has_its_descriptors_whatever_their_numbers_and_begins_as_a_sp
     assert (loaded, len(set(mains))) == ((True, False), 1)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_descriptors_are_renumbered_however_they_are_in_each_others_way(seed: int) -> None:
+def test_descriptors_are_renumbered_however_they_are_in_each_others_way() -> None:
     """In a process of its own, since the numbers are those of anything."""
-    program = f"""
+    program = """
 import os, random
 from ringside.run.fork_server import _renumber
-draws, files = random.Random({seed}), [os.memfd_create(str(number)) for number in range(12)]
-before, numbers = len(os.listdir("/proc/self/fd")), draws.sample(range(3, 20), 12)
-_renumber(files, numbers)
-names = [os.readlink(f"/proc/self/fd/{{number}}") for number in numbers]
-assert names == [f"/memfd:{{number}} (deleted)" for number in range(12)]
-assert len(os.listdir("/proc/self/fd")) == before
+for seed in range(20):
+    draws, files = random.Random(seed), [os.memfd_create(str(number)) for number in range(12)]
+    before, numbers = len(os.listdir("/proc/self/fd")), draws.sample(range(3, 20), 12)
+    _renumber(files, numbers)
+    names = [os.readlink(f"/proc/self/fd/{number}") for number in numbers]
+    assert names == [f"/memfd:{number} (deleted)" for number in range(12)]
+    assert len(os.listdir("/proc/self/fd")) == before
+    list(map(os.close, numbers))
 """
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60)
 

@@ -68,12 +68,12 @@ def test_an_invalid_limit_is_refused(cpus: float | None, memory: str | None) -> 
 
 
 def test_the_properties_of_the_scope() -> None:
-    words = scope.systemd_run(Limits(1.5, 16 * GIB), ["python", "launch.py", "--cgroup"], "--user", 255)
+    words = scope.systemd_run(Limits(8 / 3, 16 * GIB), ["python", "launch.py", "--cgroup"], "--user", 255)
     unit = f"--unit=ringside-{os.getpid()}.scope"
     assert words[:6] == ["systemd-run", "--scope", "--user", "--quiet", "--collect", unit]
     assert words[words.index("--") + 1 :] == ["python", "launch.py", "--cgroup"]
     properties = {word.removeprefix("--property=") for word in words if word.startswith("--property=")}
-    assert properties >= {"CPUQuota=150%", f"MemoryMax={16 * GIB}", "OOMPolicy=continue", "KillMode=control-group"}
+    assert properties >= {"CPUQuota=266.67%", f"MemoryMax={16 * GIB}", "OOMPolicy=continue", "KillMode=control-group"}
     assert any(each.startswith("TasksMax=") for each in properties)
     old = scope.systemd_run(Limits(None, None), ["true"], "--system", 252)
     assert not [word for word in old if "OOMPolicy" in word or "MemoryMax" in word or "CPUQuota" in word]
@@ -95,7 +95,7 @@ def test_without_systemd_a_sentence_says_how_to_do_without(tmp_path: Path, monke
     (tmp_path / "run/systemd/system").mkdir(parents=True)
     _fake(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "getuid", lambda: 1000)
-    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "")
     with pytest.raises(ConfigError, match="manager of this user"):
         scope.enter(Limits(None, None), ["true"], tmp_path)
 
@@ -108,7 +108,7 @@ def test_a_run_finds_itself_inside_and_keeps_output_and_code(tmp_path: Path, mon
     pid, *asked = (tmp_path / "asked").read_text().split("\n")
     scoped = ["--scope", "--system" if os.getuid() == 0 else "--user"]
     assert (asked[:2], asked[-len(words) :]) == (scoped, words)
-    assert {f"--unit=ringside-{pid}.scope", "--property=CPUQuota=300%"} <= {*asked}
+    assert {f"--unit=ringside-{pid}.scope", "--property=CPUQuota=300.00%"} <= {*asked}
     assert (done.stdout.startswith(f"{pid}\nIn force: "), done.returncode) == (True, 2)
     for says in ("--memory of 70368.7 GB is not in force", "There is no game 'nosuchgame'"):
         assert says in done.stderr
@@ -176,6 +176,7 @@ SCRIPTS = [
     ("def main():\n    require_main_guard()\nif '__main__' == __name__ and True:\n    main()", False),
     ("exec('require_main_guard()')", True),
     ("if True:\n    require_main_guard()", True),
+    ("try:\n    if __name__ == '__main__':\n        require_main_guard()\nfinally:\n    pass", False),
 ]
 
 

@@ -232,6 +232,13 @@ def test_a_reader_that_goes_away_does_not_end_the_run(monkeypatch: pytest.Monkey
             display.note("still here")
 
 
+def test_a_full_disk_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(displays.stat, "S_ISREG", lambda mode: True)
+    with open("/dev/full", "w") as full, Display(Outlet(full)) as display:
+        display.show(status())
+        display.note("lost")
+
+
 # A real terminal
 
 

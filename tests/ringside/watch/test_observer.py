@@ -259,12 +259,14 @@ def test_a_resumed_run_can_be_saved_from_its_start_and_shows_no_figures_before_t
     assert "of 400 steps" in rendered(Observer(memory).observe())
 
 
-def test_a_method_that_samples_its_actions_has_no_epsilon_on_any_display(make: Make) -> None:
-    sampled = CONFIG.with_settings(method="a2c", batch_size=20)
-    for config, shown in ((CONFIG, True), (sampled, False)):
+def test_displays_have_an_epsilon_where_there_is_one_for_all(make: Make) -> None:
+    """A policy is sampled, and each worker may have its own."""
+    sampled, drawn = CONFIG.with_settings(method="a2c", batch_size=20), CONFIG.with_settings(epsilon_by_worker=True)
+    for config, shown in ((CONFIG, True), (sampled, False), (drawn, False)):
         memory = make(config)
         memory.board.phase[:] = Phase.WORKING
         found = Observer(memory).observe()
-        assert ["epsilon" in text for text in (line(found), rendered(found))] == [shown, shown]
+        texts = (text.replace("--epsilon-by-worker", "") for text in (line(found), rendered(found)))
+        assert ["epsilon" in text for text in texts] == [shown, shown]
         values = record_values(memory, 0, 1, Sample.take(memory, 1), held=False)
         assert [value is not None for value in (found.epsilon, values["epsilon"])] == [shown, shown]

@@ -1,7 +1,9 @@
 """Ends of a role's process, with and without a working log."""
 
+import resource
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,12 +23,13 @@ run_role("failing_role", SimpleNamespace(run_dir=directory, name="learner", role
 """
 
 
-def run_failing_role(directory: Path, source: str, role: str = "LEARNER") -> int:
-    """Exit code of a process whose role has this source; its log is logs/learner.log."""
+def run_failing_role(directory: Path, source: str, role: str = "LEARNER", *, full: bool = False) -> int:
+    """Exit code of a process whose role has this source; its log is logs/learner.log. `full`: no file can grow."""
     (directory / "failing_role.py").write_text(source)
     (directory / "logs").mkdir(exist_ok=True)
     words = [sys.executable, "-c", PROGRAM, str(directory), role]
-    return subprocess.run(words, cwd=ROOT, timeout=60, check=False).returncode
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (0, 0)) if full else None
+    return subprocess.run(words, cwd=ROOT, timeout=60, check=False, preexec_fn=limit).returncode
 
 
 CODES = [("FatalError", FATAL), ("DeviceFault", DEVICE_FAULT), ("EnvFault", ENV_FAULT)]
@@ -36,14 +39,17 @@ CODES = [("FatalError", FATAL), ("DeviceFault", DEVICE_FAULT), ("EnvFault", ENV_
 @pytest.mark.parametrize("full", [False, True])
 def test_a_log_whose_disk_is_full_hides_no_exit_code(tmp_path: Path, error: str, code: int, full: bool) -> None:
     log = tmp_path / "logs" / "learner.log"
-    log.parent.mkdir()
-    if full:
-        log.symlink_to("/dev/full")
-    source = f"from shared.errors import {error}\ndef main(birth): raise {error}('It broke.')\n"
-    assert run_failing_role(tmp_path, source) == code
+    source = f"from shared.errors import {error}\ndef main(birth):\n    print('said')\n    raise {error}('It broke.')\n"
+    assert run_failing_role(tmp_path, source, full=full) == code
     if not full:
         assert log.read_text().endswith("It broke.\n")
         assert ("Traceback" in log.read_text()) == (error != "FatalError")
+
+
+def test_a_role_whose_log_is_a_link_runs_without_one(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "learner.log").symlink_to(outside := tmp_path / "outside")
+    assert (run_failing_role(tmp_path, "def main(child_spec): print('here')\n"), outside.exists()) == (0, False)
 
 
 def test_objects_of_a_role_are_left_out_of_garbage_collection(tmp_path: Path) -> None:
