@@ -63,7 +63,6 @@ def test_values_of_all_kinds_reach_their_fields() -> None:
 
 MISTAKES = [
     (("--shpae", "round"), "There is no option --shpae; did you mean --shape?"),
-    (("--qqq",), "There is no option --qqq."),
     (("--no-depth",), "There is no option --no-depth; did you mean --depth?"),
     (("--shape", "rund"), "--shape rund is not one of round, square; did you mean round?"),
     (("--total-steps", "many"), "--total-steps many is not a whole number: write it as 20_000, 20k or 2e4."),

@@ -1,5 +1,6 @@
 """Ends of a role's process, with and without a working log."""
 
+import os
 import resource
 import subprocess
 import sys
@@ -29,7 +30,8 @@ def run_failing_role(directory: Path, source: str, role: str = "LEARNER", *, ful
     (directory / "logs").mkdir(exist_ok=True)
     words = [sys.executable, "-c", PROGRAM, str(directory), role]
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (0, 0)) if full else None
-    return subprocess.run(words, cwd=ROOT, timeout=60, check=False, preexec_fn=limit).returncode
+    buffered = os.environ | {"PYTHONUNBUFFERED": ""}
+    return subprocess.run(words, cwd=ROOT, env=buffered, timeout=60, check=False, preexec_fn=limit).returncode
 
 
 CODES = [("FatalError", FATAL), ("DeviceFault", DEVICE_FAULT), ("EnvFault", ENV_FAULT)]
