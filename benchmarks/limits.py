@@ -10,7 +10,8 @@ Parts, for --only:
 
 A share is the part of the limit that is reached; the two are measured in interleaved slices. Results are verified; a
 part with a wrong result shows no speed. --game may name several games, separated by commas, or `ten`: ten games of all
-kinds. Words after -- are flags of launch.py, such as --batch-size 128 or --replay-size (100,000 steps unless given).
+kinds. Words after -- are flags of launch.py, such as --batch-size 128 or --replay-size (for memory 100,000 steps unless
+given).
 """
 
 from __future__ import annotations

@@ -100,11 +100,12 @@ def acting_words(plan: Plan, words: Sequence[str]) -> list[str]:
     config = plan.config
     left_out = {"workers", *(("game", "protocol") if config.play.env else ())}
     play = {name: value for name, value in vars(config.play).items() if name not in left_out}
-    roles = ("actors", "device", "precision", "inference_threads", "inference_batch")
-    machine = {name: getattr(config.machine, name) for name in roles}
+    machine = {
+        name: value for name, value in vars(config.machine).items() if not name.startswith(("learner", "replay"))
+    }
     network = {"network": config.learn.network, "normalize": config.algorithm.normalize}
     learn = {"round_steps": config.learn.round_steps, "replay_size": 100_000}
-    return [*words_of(**play, **machine, **network, **learn), *NEVER_LEARNS]
+    return [*words_of(plugin=config.run.plugin, **play, **machine, **network, **learn), *NEVER_LEARNS]
 
 
 # --- programs

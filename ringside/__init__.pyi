@@ -16,7 +16,7 @@ from ringside.run.planning import plan as plan
 from ringside.run.train_settings import TrainSettings as TrainSettings
 from ringside.run.training import Callback as Callback
 from ringside.run.training import Callbacks as Callbacks
-from ringside.run.training import run as run
+from ringside.run.training import run_plan as run_plan
 from ringside.run.training import train as train
 from shared.config.method_declaration import MethodDeclaration as MethodDeclaration
 from shared.config.method_declaration import MethodSettings as MethodSettings

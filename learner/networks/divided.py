@@ -154,7 +154,7 @@ class DividedModel:
     def _same_bits(
         self, ways: list[list[Group]], blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, seed: int
     ) -> bool:
-        """True if passes over the groups of either way, there and back, have the same bits for random frames.
+        """True if passes over the groups of either way, alone and there and back, have the same bits for random frames.
 
         Sums over rows are made part by part in any case. Kernels are chosen by shapes, so the order of their sums does
         not depend on the numbers; in hundreds of rows another order would show.
@@ -163,8 +163,9 @@ class DividedModel:
         for groups in ways:
             generator, kept = torch.Generator().manual_seed(seed), self._make_kept(len(blocks), torch.zeros)
             random = torch.randint(0, 256, blocks.shape, generator=generator, dtype=torch.uint8)
+            acting = self._forward(groups, random, stack_offset, extra_inputs, learns=False)
             passes = self._forward(groups, random, stack_offset, extra_inputs, learns=True)
-            outputs = torch.cat([saved.outputs.detach() for _, saved in passes])
+            outputs = torch.cat([saved.outputs.detach() for _, saved in (*acting, *passes)])
             self._backward(passes, torch.randn(len(blocks), *outputs.shape[1:], generator=generator), kept)
             found.append([outputs, self._gradients[list(self._own)], *(each for layer in kept for each in layer)])
         return all(map(torch.equal, *found))

@@ -85,7 +85,8 @@ class HostFrames:
         self._pinned[0].send(partial(self._gather, rows, frame_mask, augmentation), out)
 
     def _gather(self, rows: Tensor, frame_mask: Tensor, augmentation: Tensor, out: Tensor) -> None:
-        planes, cells = (rows.numpy(), frame_mask.numpy()), out.numpy().reshape(*out.shape[:3], -1, BLOCK, BLOCK)
+        planes = rows.numpy(), frame_mask.numpy()
+        cells = out.numpy().reshape(*out.shape[:3], rows.shape[1], BLOCK, BLOCK)
         if len(augmentation):
             gather_augmented(self._planes, *planes, augmentation.numpy(), cells)
         else:

@@ -243,4 +243,4 @@ def load_agent(
     """
     weights = weights_at(load, env, plugin, network, plays=False)
     rules = rules_of(weights, Play(), eval_actions=eval_actions)  # no rule of a game matters
-    return Agent(weights, device_of(device), rules.actions, seed)
+    return Agent(weights, device_of(device), rules.actions, int(seed))

@@ -137,7 +137,7 @@ def evaluate(
 
     steps = protocol.eval_steps if episodes is None else None
     played = play_episodes(
-        Evaluation(play, rules, seed, 0),
+        Evaluation(play, rules, int(seed), 0),
         stacks,
         ask,
         episodes=None if steps else episodes or protocol.eval_episodes,
@@ -158,7 +158,7 @@ def evaluate(
         "eval_max_frames": rules.max_frames,
         "eval_actions": rules.actions,
         "eval_steps": steps,
-        "seed": seed,
+        "seed": int(seed),
         "version": weights.version,
         "device": acting.device,
         "precision": acting.precision,

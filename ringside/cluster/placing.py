@@ -104,7 +104,7 @@ class ClusterOptions:
         """Raise `ConfigError` unless the options are used with a cluster, and can be met."""
         if self.cpus_per_run < 1:
             raise ConfigError(f"--cpus-per-run {self.cpus_per_run} must be at least 1.")
-        if not (0 <= self.gpus_per_run <= 1 or (self.gpus_per_run > 0 and self.gpus_per_run.is_integer())):
+        if not (0 <= self.gpus_per_run <= 1 or (self.gpus_per_run > 0 and self.gpus_per_run % 1 == 0)):
             raise ConfigError(f"--gpus-per-run {self.gpus_per_run} must be from 0 to 1, or a whole number.")
         if self.ray is None and (self.cpus_per_run, self.gpus_per_run, self.ray_insecure) != (1, 0, False):
             raise ConfigError("--cpus-per-run, --gpus-per-run and --ray-insecure are for clusters: pass --ray, too.")

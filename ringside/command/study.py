@@ -27,7 +27,7 @@ from ringside.run import planning
 from ringside.run.children import require_main_program
 from ringside.run.config_file import DEFAULT_PRESET, config_of_call
 from ringside.run.train_settings import TrainSettings
-from ringside.run.training import Callbacks, run
+from ringside.run.training import Callbacks, run_plan
 from shared.checkpoint.finding import newest_checkpoint
 from shared.config import validate
 from shared.config.method_declaration import method_declaration
@@ -239,7 +239,6 @@ class Search:
             self.config = self.config.with_settings(eval_every_steps=max(1, learn.total_steps // EVALUATIONS))
         if self.config.evaluate.eval_every_steps > learn.total_steps:
             raise ConfigError("--eval-every-steps is more than --total-steps: a trial would have no evaluation.")
-        require_main_program()
         planning.require_initial_weights(planning.check(self.config))
         self.space = make_space(self.given_space, self.config)
         self.directory = Path(self.out or f"runs/tune-{played.replace(':', '-').replace('/', '-')}")
@@ -250,6 +249,7 @@ class Search:
         if self.cluster.ray is not None:
             self._run_on_cluster()
         else:
+            require_main_program()
             make_result_directory("--out", self.directory)
             while (trial := self._next()) is not None and self._run_trial(trial):
                 pass
@@ -354,9 +354,11 @@ class Search:
     def _train_and_tell(self, trial: Trial) -> bool:
         """Train with the settings of a trial, and tell the study its result; return False if a signal stopped it."""
         run_dir, title = self._run_dir(trial.number), f"[{trial.number + 1}/{self.trials}] trial {trial.number}"
+        # What this machine refuses of any trial, as at a full disk, ends the study: this trial stays open.
+        planning.plan(self.config.with_settings(run_dir=self._run_dir(len(self.study.trials))))
         self.note(f"{title}: {', '.join(f'{name} {value}' for name, value in trial.params.items())}.")
         try:
-            value = self._train(trial, run_dir, lambda sentence: self.note(f"{title}: {sentence}"))
+            value = self._train(trial, run_dir)
             if value is None:
                 self.note(f"{title}: it was stopped before its end; the same options continue it.")
                 return False
@@ -369,14 +371,12 @@ class Search:
         except RingsideError as error:
             if is_locked(run_dir / LOCK_FILE):
                 return True  # a run that was killed has not ended yet
-            if isinstance(error, ConfigError):  # if this machine refuses any trial, this one stays open
-                planning.plan(self.config.with_settings(run_dir=self._run_dir(len(self.study.trials))))
             self.study.tell(trial, state=TrialState.FAIL)
             said = f"failed: {error}"
         self.note(f"{title}: {said}")
         return True
 
-    def _train(self, trial: Trial, run_dir: Path, note: Callable[[str], None]) -> float | None:
+    def _train(self, trial: Trial, run_dir: Path) -> float | None:
         """Mean return of the last evaluation of a run with the settings of a trial; None: it was stopped.
 
         Raises:
@@ -393,9 +393,11 @@ class Search:
         if summary.get("finished") is not True:  # else its process died after its end
             resumed = {} if newest_checkpoint(run_dir) is None else {"resume": run_dir, "init_from": None}
             ready = planning.plan(self.config.with_settings(**trial.params, run_dir=run_dir, **resumed))
-            summary = run(ready, lambda status: None, note, Callbacks(on_evaluation=judge))
+            summary = run_plan(ready, lambda status: None, lambda sentence: None, Callbacks(on_evaluation=judge))
         if summary["finished"] is True:
-            return newest(load(run_dir).evaluations["mean_return"])
+            if not len(returns := load(run_dir).evaluations["mean_return"]):
+                raise ConfigError("it has no evaluation.")
+            return newest(returns)
         reported, stop_at = self._result(self.study.trials[trial.number]).evaluations, self.config.run.stop_at
         reached = stop_at is not None and any(mean >= stop_at for _, mean in reported)
         return reported[-1][1] if reached else None

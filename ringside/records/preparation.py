@@ -191,8 +191,6 @@ def _adopt(board: Board, files: RunFiles, manifest: Manifest) -> None:
             if os.path.lexists(original):
                 with open_to_read(original) as file:
                     write_atomic(copied, partial(shutil.copyfileobj, file))
-            else:  # of a run that was here before
-                copied.unlink(missing_ok=True)
         checkpoints.adopt(manifest)
     checkpoints.cut_back(manifest.boundary)
     cut_metrics(target, manifest.boundary)

@@ -74,8 +74,8 @@ def require_main_guard() -> None:
         return
     bodies = [frame for frame, _ in traceback.walk_stack(sys._getframe()) if frame.f_code.co_name == "<module>"]
     calls = [frame.f_lineno for frame in bodies if os.path.realpath(frame.f_code.co_filename) == os.path.realpath(path)]
-    ifs = (each for each in ast.walk(ast.parse(Path(path).read_bytes())) if isinstance(each, ast.If))
-    guards = (each for each in ifs if "'__name__'" in ast.dump(each.test))
+    nodes = ast.walk(ast.parse(Path(path).read_bytes())) if calls else ()
+    guards = (each for each in nodes if isinstance(each, ast.If) and "'__name__'" in ast.dump(each.test))
     if calls and not any(each.lineno <= calls[0] <= (each.end_lineno or each.lineno) for each in guards):
         raise ConfigError(
             f"{path}, line {calls[0]}, starts a run whenever the file is imported, and each process of the run imports "

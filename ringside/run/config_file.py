@@ -61,13 +61,11 @@ class ConfigFile(NamedTuple):
             validate.ranges(changed)
             require_used(given, changed.algorithm.method)
             require_consistent(given)
-        if recorded is not None:
-            require_plugin(recorded, plugin, what=what)
+        require_plugin(recorded, plugin, what=what)
         if network is None and (self.whole is not None or "network" in given):
             require_network(changed.learn.network, None, what=what)
-        if env is not None:
-            return replace(changed, play=replace(changed.play, env=env))
-        require_env(changed.play, env, what=what, registered=registered)
+        if env is None:
+            require_env(changed.play, env, what=what, registered=registered)
         return changed
 
 
@@ -119,7 +117,9 @@ def starting_point(
         raise ConfigError(f"--config {config} holds every setting: omit --preset.")
     preset = preset or (file and file.preset) or DEFAULT_PRESET
     require_name("--preset", preset, list(PRESETS))
-    return PRESETS[preset] if file is None else file.apply(PRESETS[preset], env, plugin, named)
+    start = PRESETS[preset] if file is None else file.apply(PRESETS[preset], env, plugin, named)
+    code = {"env": env, "plugin": plugin, "network": named}
+    return start.with_settings(**{name: value for name, value in code.items() if value is not None})
 
 
 def config_of_call(preset: str | None, config: str | Path | None, settings: Mapping[str, Any]) -> Config:
@@ -137,7 +137,7 @@ def config_of_call(preset: str | None, config: str | Path | None, settings: Mapp
     start = starting_point(preset, resume, named, plugin, config, network)
     chosen = start.with_settings(**settings)
     require_used(settings, chosen.algorithm.method)
-    require_consistent([name for name, value in {**settings, "env": chosen.play.env}.items() if value is not None])
+    require_consistent({**settings, "env": chosen.play.env})
     return chosen
 
 

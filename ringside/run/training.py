@@ -138,14 +138,14 @@ def train(
     callbacks = Callbacks(on_round, on_episode, on_evaluation)
     look = on_status or (lambda status: None)
     if not progress or sys.stdout is None:  # a program without a terminal may have closed it
-        return run(ready, look, lambda sentence: None, callbacks)
+        return run_plan(ready, look, lambda sentence: None, callbacks)
     return run_shown(ready, open_display(plain=True), look, callbacks)
 
 
 def run_shown(
     ready: Plan, display: Display, on_status: Callable[[Status], None], callbacks: Callbacks = NO_CALLBACKS
 ) -> dict[str, Any]:
-    """As `run`, with a display that the call opens and closes; print how the run ended."""
+    """As `run_plan`, with a display that the call opens and closes; print how the run ended."""
     newest: list[Status] = []
 
     def show(status: Status) -> None:
@@ -154,13 +154,13 @@ def run_shown(
         on_status(status)
 
     with display:
-        summary = run(ready, show, display.note, callbacks)
+        summary = run_plan(ready, show, display.note, callbacks)
     for sentence in ending(summary, ready.config.run.run_dir, newest[0].evaluation if newest else None):
         print(printable(sentence), flush=True)
     return summary
 
 
-def run(
+def run_plan(
     ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], None], callbacks: Callbacks = NO_CALLBACKS
 ) -> dict[str, Any]:
     """Train by a plan in its run directory; `note` receives sentences about events. Otherwise as `train`."""

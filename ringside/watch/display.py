@@ -165,7 +165,7 @@ END_SECONDS = 2.0
 class Outlet:
     """A stream that never blocks its writer: its reader may be a stopped terminal (Ctrl-S) or a full pipe.
 
-    Write to the stream through the outlet only. A stream without a descriptor is written to directly.
+    Write to the stream through the outlet only. What is no terminal and no pipe is written to directly.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -176,12 +176,11 @@ class Outlet:
         if not isinstance(stream, io.TextIOWrapper):
             return  # the descriptor of a notebook's stream leads past the cell
         with suppress(OSError):
-            self._fd = shared = os.dup(stream.fileno())
-            stream.flush()
-            if not stat.S_ISREG(os.fstat(shared).st_mode):
-                # Opened anew: other processes share the flags of the descriptor. A socket cannot be.
-                self._fd = os.open(f"/proc/self/fd/{shared}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-                os.close(shared)
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                stream.flush()
+                # Opened anew: other processes share the flags of the descriptor.
+                flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+                self._fd = os.open(f"/proc/self/fd/{stream.fileno()}", flags)
 
     def __getattr__(self, name: str) -> Any:
         """Anything else of the stream."""
@@ -189,11 +188,14 @@ class Outlet:
 
     def write(self, text: str) -> int:
         """Accept text; never blocks if the stream is a terminal or a pipe."""
-        encoding = self._stream.encoding or "utf-8"
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
         encoded = text.encode(encoding, "replace")
         if self._fd is None:
-            self._stream.write(encoded.decode(encoding))
-            self._stream.flush()
+            self._gone = isinstance(self._stream, io.TextIOWrapper)
+            with suppress(OSError):  # of a full disk: the stream keeps the text for the next try
+                self._stream.write(encoded.decode(encoding))
+                self._stream.flush()
+                self._gone = False
         else:
             self._left += encoded
             self.drained()
@@ -205,12 +207,11 @@ class Outlet:
         while self._left and self._fd is not None:
             try:
                 self._left = self._left[os.write(self._fd, self._left) :]
-                self._gone = False
             except BlockingIOError:
                 if time.monotonic() >= until:
                     return False
                 time.sleep(0.01)
-            except OSError:  # of a full disk, too: later text may fit
+            except OSError:
                 self._left, self._gone = b"", True
         return True
 

@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from functools import cache
+from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -57,9 +58,9 @@ def convert(section: type, name: str, value: Any) -> Any:
         ConfigError: it is of another type. Whether it is in range and finite is `check_range`'s.
     """
     kind = types_of(section)[name]
-    if isinstance(value, float):
-        value = float(value)  # of a subclass, as numpy has
-        if value.is_integer() and int in (kind, *get_args(kind)):
+    if isinstance(value, Real) and not isinstance(value, bool):
+        value = int(value) if isinstance(value, Integral) else float(value)  # of numpy, too
+        if isinstance(value, float) and value.is_integer() and int in (kind, *get_args(kind)):
             value = int(value)
     try:
         return msgspec.convert(value, kind, dec_hook=_path)

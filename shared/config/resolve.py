@@ -85,6 +85,7 @@ def device_of(asked: str, ranks: int = 1, *, flag: str = "--device") -> str:
 
     Raises `ConfigError` unless it is there, and a GPU from it on for each of the learner's ranks.
     """
+    asked = str(asked)  # in Python it may be a torch.device
     if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", asked):
         raise ConfigError(f"{flag} {asked:.80} is not one of auto, cpu, cuda and cuda:N.")
     devices = 0 if asked == "cpu" else facts.cuda_devices()

@@ -9,7 +9,7 @@ look like a mistake.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -105,14 +105,15 @@ def require_used(given: Mapping[str, Any], method: str) -> None:
             raise ConfigError(f"{flag} has no effect with --method {method}, which {why}: omit it.")
 
 
-def require_consistent(names: Container[str]) -> None:
+def require_consistent(given: Mapping[str, Any]) -> None:
     """Refuse settings that a user gave together although one leaves the other without meaning.
 
     Raises:
         ConfigError: two of them contradict each other.
     """
+    names = {name for name, value in given.items() if value is not None}
     if "env" in names and "game" in names:
-        raise ConfigError("--game and --env (here, or in --config) both name what is played: pass one of them.")
+        raise ConfigError("--game and an env, perhaps that of --config, both say what is played: pass one of them.")
     if "env" in names and "protocol" in names:
         own = "--eval-episodes and --eval-epsilon are for --env, too"
         raise ConfigError(f"--protocol is the rules of Atari games, not of --env: pass one of them ({own}).")
@@ -135,9 +136,7 @@ def _check_network(name: str) -> None:
     if not is_own(name):
         require_name("--network", name, network_names())
     elif name.startswith("__main__:"):
-        raise ConfigError(
-            f"--network {name:.120} is in the program itself, which no process imports: put it into a module."
-        )
+        raise ConfigError(f"--network {name:.120} is in the program itself, which no process imports: use a module.")
     elif not CLASS.fullmatch(name):
         raise ConfigError(f"--network {name!r:.120} is no class of a module: write module:Class.")
 
@@ -186,7 +185,6 @@ def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
         (("recurrent",), f"--learner-ranks 1, not {ranks}", ranks == 1),
         (("require_exact",), f"an exact --schedule, not {schedule}", schedule not in INEXACT_SCHEDULES),
         (("require_exact",), "--deterministic on", machine.is_deterministic),
-        (("publish_every_updates",), f"--schedule free, not {schedule}", schedule == "free"),
         # Methods.
         (("method",), f"{_OF_WORKERS} with --workers", by_workers or not method.by_workers),
         (("schedule",), f"a replay buffer, not --method {method.name}", schedule != "free" or not method.on_policy),
@@ -332,7 +330,9 @@ def _conflicts_of_resolved(config: ResolvedConfig) -> Iterator[str]:
     if batch % lane_envs or play.emulators % batch:
         all_of = f"the emulators of --workers {play.workers}" if play.workers else f"--envs {play.envs}"
         yield f"--inference-batch {batch} must be a multiple of --lane-envs {lane_envs} that divides {all_of}."
-    ticks, least = run_schedule.window_ticks, play.frame_stack + run_schedule.n_step - 1
+    # Of the replay buffer, which a short run does not fill. Of two neighboring ticks one at least is a step.
+    ticks = config.learn.replay_size // run_schedule.round_steps * run_schedule.round_ticks
+    least = play.frame_stack + run_schedule.n_step
     if not run_schedule.method.on_policy and not play.workers and ticks < least:
         needed = f"the {least} that an observation with --n-step {run_schedule.n_step} needs"
         held = f"--replay-size {config.learn.replay_size:_} holds {ticks} ticks of --envs {play.envs}"
@@ -394,7 +394,7 @@ def _length(config: Config) -> Iterator[str]:
     if rounds * steps > 1.5 * total:
         yield f"The run will play {rounds * steps:_} steps, not --total-steps {total:_}: a round has {steps:_} steps."
     if (every := config.evaluate.eval_every_steps) > rounds * steps:
-        yield f"There will be no evaluation: the run has fewer steps than --eval-every-steps {every:_}."
+        yield f"No evaluation beside training: the run has fewer steps than --eval-every-steps {every:_}."
     explore, left = config.explore, total - (0 if run_schedule.method.on_policy else config.learn.learning_starts)
     has_epsilon = run_schedule.method.has_epsilon and not explore.epsilon_by_worker and not resumes
     if has_epsilon and 0 < left < explore.epsilon_steps / 2:  # to explore for half of a run is common

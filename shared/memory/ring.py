@@ -139,4 +139,4 @@ def plane_rows(
     if channels == 1:
         return rows, mask
     planes = rows[:, :, None] * channels + np.arange(channels)
-    return planes.reshape(len(rows), -1), np.repeat(mask, channels, axis=1)
+    return planes.reshape(len(rows), rows.shape[1] * channels), np.repeat(mask, channels, axis=1)

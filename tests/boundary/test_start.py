@@ -36,7 +36,7 @@ words = ["--game", "pong", "--preset", "ppo-quick", "--device", "cpu", "--plain"
 config, SpawnProcess.start = train.configuration(words), start
 sys.setprofile(count)
 try:
-    training.run(planning.plan(config), lambda status: None, lambda sentence: None)
+    training.run_plan(planning.plan(config), lambda status: None, lambda sentence: None)
 except Started:
     print(len(files), len(set(files)))
 """

@@ -110,7 +110,7 @@ def test_a_plan_does_not_run_where_another_run_has_been_since(run_dir: Path) -> 
     """As a plan that is run twice, or a command that is repeated while the first run saves."""
     before = files_of(run_dir)
     with pytest.raises(ConfigError, match="already holds a run"):
-        training.run(Plan(settled(run_dir=run_dir, network="small", envs=4), 4), print, print)
+        training.run_plan(Plan(settled(run_dir=run_dir, network="small", envs=4), 4), print, print)
     assert files_of(run_dir) | {run_dir / LOCK_FILE: before[run_dir / LOCK_FILE]} == before
 
 
@@ -144,7 +144,7 @@ def test_a_resume_without_its_tracking_says_so(run_dir: Path, monkeypatch: pytes
     monkeypatch.setattr(training, "Supervisor", Mock())
     notes: list[str] = []
     ready = ringside.plan(ringside.starting_point(None, run_dir).with_settings(total_steps=2_880))
-    training.run(ready, print, notes.append)
+    training.run_plan(ready, print, notes.append)
     said = [note for note in notes if "Weights & Biases" in note]
     sentence = "This run was sent to Weights & Biases before; pass --track wandb to send the rest, too."
     assert said == ([sentence] if tracked else [])

@@ -30,7 +30,6 @@ def plan(config: Config) -> Any:
 def run(ready: Any, on_status: Any, note: Any, callbacks: Any) -> dict[str, Any]:
     """Write the records of a run whose last mean return is 10,000 times its learning rate."""
     CALLS.append(ready.config)
-    note("It begins.")
     path: Path = ready.config.run.run_dir
     fault, rate = FAULTS.get(int(path.name[-4:])), ready.config.learn.learning_rate
     if fault == "fails":
@@ -49,5 +48,5 @@ def run(ready: Any, on_status: Any, note: Any, callbacks: Any) -> dict[str, Any]
 if __name__ == "__main__":
     import launch
 
-    planning.plan, study.run = plan, run
+    planning.plan, study.run_plan = plan, run
     sys.exit(launch.main(sys.argv[1:]))

@@ -21,9 +21,11 @@ USUAL = [
     Work("rainbow", parts=8, round_steps=20, batch=6),
     Work("nature", "bf16", parts=8),
     Work("a2c", parts=8, recurrent=True),
+    Work("ppo", parts=4, batch=2),
 ]
 """Batches that the parts do not divide and a short last chunk, of Double DQN and of a method whose loss is a mean over
-the whole minibatch; priorities and noise, with fewer updates than parts; bfloat16; fewer sequences than parts."""
+the whole minibatch; priorities and noise, with fewer updates than parts; bfloat16; fewer sequences than parts; a
+member without rows."""
 LEARNERS = [name for name, preset in PRESETS.items() if not preset.play.workers]
 ALL = [Work(preset, precision, parts=8) for preset in LEARNERS for precision in ("fp32", "bf16")]
 ALL += [Work(preset, "bf16", parts=4, recurrent=True) for preset in ("a2c", "ppo", "impala")]

@@ -324,10 +324,6 @@ def test_a_resume_elsewhere_takes_records_and_best_weights_along(tmp_path: Path,
     records = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("run", "other")]
     assert b'"kind": "round"' in records[0]
     assert records[0] == records[1]
-    (tmp_path / "run" / "metrics.jsonl").unlink()  # as of a checkpoint that was taken out of its run
-    memory = Memory.create(replace(plan, config=replace(plan.config, run=run)))
-    Scribe(memory, tmp_path / "other", checkpoint=find_checkpoint(tmp_path / "run"))
-    assert not (tmp_path / "other" / "metrics.jsonl").read_bytes()
 
 
 def test_a_resume_from_a_copy_inside_the_run_has_no_checkpoint_yet(tmp_path: Path, full_disk: MakeDisk) -> None:

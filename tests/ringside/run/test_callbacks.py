@@ -123,8 +123,10 @@ def test_a_disk_that_takes_a_part_is_told_of(tmp_path: Path) -> None:
     own.add({"steps": 40, "round": 0, "kind": "round"}, {"mine": 1.0})
     former = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5, former[1]))
-    own.flush()
-    resource.setrlimit(resource.RLIMIT_FSIZE, former)
+    try:
+        own.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
     assert (len(notes), (tmp_path / OWN_METRICS_FILE).read_bytes()) == (1, b"")
     own.close()
     assert [record["steps"] for record in own_records(tmp_path)] == [40]

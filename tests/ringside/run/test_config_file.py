@@ -67,7 +67,7 @@ WRONG_FILES = [
     ("game = 'pong'\n[play]\ngame = 'breakout'", "sets game twice"),
     ("preset = 3", "has the preset 3"),
     ("preset = 'qick'", "--preset qick is not one of"),
-    ("env = 'X-v0'\ngame = 'pong'", "--game and --env (here, or in --config) both name what is played"),
+    ("env = 'X-v0'\ngame = 'pong'", "--game and an env, perhaps that of --config, both say what is played"),
     ("method = 'a2c'\ntrain_every = 4", "--train-every has no effect with --method a2c"),
     ("env = 'mine:factory'", "pass --env mine:factory if you trust it"),
     ("plugin = 'mine'", "pass --plugin mine if you trust it"),
@@ -92,6 +92,11 @@ def test_files_that_are_none_are_refused(refused: Refused, tmp_path: Path) -> No
     assert "omit --config" in refused("--resume", "runs/x", "--config", file)
 
 
+def test_code_that_the_user_names_is_that_of_a_preset_too() -> None:
+    found = ringside.starting_point("quick", None, env="mine:factory", network="mine:Net")
+    assert (found.play.env, found.learn.network) == ("mine:factory", "mine:Net")
+
+
 def test_no_file_chooses_code(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "marker.py").write_text("raise SystemExit('imported')")
     for name, value in (("env", "marker:factory"), ("plugin", "marker")):
@@ -102,7 +107,7 @@ def test_no_file_chooses_code(refused: Refused, tmp_path: Path) -> None:
 def test_an_env_that_the_user_names_replaces_the_one_of_the_file(tmp_path: Path) -> None:
     found = ringside.starting_point(None, None, env="mine:factory", config=run_config(tmp_path, env="marker:factory"))
     assert found.play.env == "mine:factory"
-    with pytest.raises(ConfigError, match="both name what is played"):
+    with pytest.raises(ConfigError, match="both say what is played"):
         config_of_call(None, run_config(tmp_path, env="ALE/Pong-v5"), {"game": "breakout"})
 
 

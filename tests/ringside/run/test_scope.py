@@ -73,7 +73,7 @@ def test_the_properties_of_the_scope() -> None:
     assert words[:6] == ["systemd-run", "--scope", "--user", "--quiet", "--collect", unit]
     assert words[words.index("--") + 1 :] == ["python", "launch.py", "--cgroup"]
     properties = {word.removeprefix("--property=") for word in words if word.startswith("--property=")}
-    assert properties >= {"CPUQuota=266.67%", f"MemoryMax={16 * GIB}", "OOMPolicy=continue", "KillMode=control-group"}
+    assert properties >= {"CPUQuota=266.7%", f"MemoryMax={16 * GIB}", "OOMPolicy=continue", "KillMode=control-group"}
     assert any(each.startswith("TasksMax=") for each in properties)
     old = scope.systemd_run(Limits(None, None), ["true"], "--system", 252)
     assert not [word for word in old if "OOMPolicy" in word or "MemoryMax" in word or "CPUQuota" in word]
@@ -108,7 +108,7 @@ def test_a_run_finds_itself_inside_and_keeps_output_and_code(tmp_path: Path, mon
     pid, *asked = (tmp_path / "asked").read_text().split("\n")
     scoped = ["--scope", "--system" if os.getuid() == 0 else "--user"]
     assert (asked[:2], asked[-len(words) :]) == (scoped, words)
-    assert {f"--unit=ringside-{pid}.scope", "--property=CPUQuota=300.00%"} <= {*asked}
+    assert {f"--unit=ringside-{pid}.scope", "--property=CPUQuota=300.0%"} <= {*asked}
     assert (done.stdout.startswith(f"{pid}\nIn force: "), done.returncode) == (True, 2)
     for says in ("--memory of 70368.7 GB is not in force", "There is no game 'nosuchgame'"):
         assert says in done.stderr

@@ -350,7 +350,7 @@ def test_training_in_a_script_prints_the_lines_and_notes_of_the_command(
         figures = {"steps": 40, "updates": 3, "seconds": 2.1, "episodes": 2}
         return figures | {"mean_return_100": 1.5, "finished": False}
 
-    monkeypatch.setattr(training, "run", run)
+    monkeypatch.setattr(training, "run_plan", run)
     monkeypatch.setattr(training, "plan", lambda config: SimpleNamespace(config=config.with_settings(run_dir="runs/é")))
     training.train(game="pong", plain=plain)
     assert capsys.readouterr().out == SPOKEN
