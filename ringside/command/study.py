@@ -355,7 +355,8 @@ class Search:
         """Train with the settings of a trial, and tell the study its result; return False if a signal stopped it."""
         run_dir, title = self._run_dir(trial.number), f"[{trial.number + 1}/{self.trials}] trial {trial.number}"
         # What this machine refuses of any trial, as at a full disk, ends the study: this trial stays open.
-        planning.plan(self.config.with_settings(run_dir=self._run_dir(len(self.study.trials))))
+        first = {name: values_of(each)[0] for name, each in self.space.items()}
+        planning.plan(self.config.with_settings(**first, run_dir=self._run_dir(len(self.study.trials))))
         self.note(f"{title}: {', '.join(f'{name} {value}' for name, value in trial.params.items())}.")
         try:
             value = self._train(trial, run_dir)

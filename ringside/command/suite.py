@@ -36,7 +36,7 @@ from shared.checkpoint.weights_file import describe_weights
 from shared.config import validate
 from shared.config.protocols import PROTOCOLS
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config
+from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, flat_of
 from shared.config.trust import code_named
 from shared.errors import CheckpointError, ConfigError, require
 from shared.files.atomic import make_directory, write_atomic
@@ -241,7 +241,7 @@ def repetition(options: Options) -> tuple[Options, list[Job]]:
         config = starting_point(None, None, None, given.run.plugin, first, code_named(given)["network"])
     if config is None or not Job(config, first).finished:
         raise ConfigError(f"--repeat {options.repeat}: {first} is no evaluated run; pass GAME-SEED and its --out.")
-    differing = planning.settings_beside_preset(given, options.preset).items() - config.to_flat().items()
+    differing = planning.settings_beside_preset(given, options.preset).items() - flat_of(found).items()
     if others := {name for name, _ in differing} - MAY_CHANGE_ON_RESUME:
         raise ConfigError(f"--repeat takes its settings from {first}: omit {', '.join(map(flag_of, sorted(others)))}.")
     if ((began := found["run"]["init_from"]) is None) != (given.run.init_from is None):

@@ -100,8 +100,8 @@ def starting_point(
 
     Args:
         config: settings on top of the preset: a TOML file, or the config.json of a run.
-        env: as the user names it. A run to resume that was trained on an env `module:factory` requires it: no file
-            chooses code (shared/config/trust.py).
+        env: as the user names it; like plug-in and network it becomes part of the result. A run to resume that was
+            trained on an env `module:factory` requires it: no file chooses code (shared/config/trust.py).
         plugin: as the user names it; it is imported here. A run to resume that was trained with one requires it.
         network: as the user names it. A run to resume that was trained with a class of the user requires it.
     """

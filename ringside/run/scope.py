@@ -114,7 +114,7 @@ def systemd_run(limits: Limits, command: Sequence[str], manager: str, version: i
     """
     properties = [f"TasksMax={TASKS}", "KillMode=control-group", "TimeoutStopSec=10"]
     if limits.cpus is not None:
-        properties.append(f"CPUQuota={limits.cpus * 100:.1f}%")  # old versions take one decimal
+        properties.append(f"CPUQuota={f'{limits.cpus * 100:.1f}'.removesuffix('.0')}%")  # old versions take no more
     if limits.memory is not None:
         properties.append(f"MemoryMax={limits.memory}")
     if version >= OOM_POLICY_SINCE:

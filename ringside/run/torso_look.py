@@ -49,8 +49,7 @@ def look_at_torso(
             answer = read_output(words, LIMIT_SECONDS, stdin=asked, env=os.environ | {"PYTHONPATH": path})
         found = json_object(answer.encode())
     except subprocess.TimeoutExpired as error:
-        limit = f"{LIMIT_SECONDS:.0f} s"
-        raise ConfigError(f"{process} did not end within {limit}: make its import and passes faster.") from error
+        raise ConfigError(f"{process} did not end within {LIMIT_SECONDS:.0f} s: make its code faster.") from error
     except subprocess.CalledProcessError as error:
         code, last = error.returncode, error.stderr.strip().rpartition("\n")[2]
     if found is None:

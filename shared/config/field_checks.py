@@ -58,13 +58,13 @@ def convert(section: type, name: str, value: Any) -> Any:
         ConfigError: it is of another type. Whether it is in range and finite is `check_range`'s.
     """
     kind = types_of(section)[name]
-    if isinstance(value, Real) and not isinstance(value, bool):
-        value = int(value) if isinstance(value, Integral) else float(value)  # of numpy, too
-        if isinstance(value, float) and value.is_integer() and int in (kind, *get_args(kind)):
-            value = int(value)
     try:
+        if isinstance(value, Real) and not isinstance(value, bool):
+            value = int(value) if isinstance(value, Integral) else float(value)  # of numpy, too
+            if isinstance(value, float) and value.is_integer() and int in (kind, *get_args(kind)):
+                value = int(value)
         return msgspec.convert(value, kind, dec_hook=_path)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, OverflowError):
         raise ConfigError(f"{name} {value!r:.80} is not {_type_in_words(kind)}.") from None
 
 

@@ -129,7 +129,7 @@ def require_plugin(recorded: object, given: str | None, *, what: str) -> None:
     """Refuse a plug-in that a file names, unless the user names the same one; nothing is imported.
 
     Args:
-        recorded: what the file says; None: no plug-in.
+        recorded: what the file says; None: no plug-in, and the user may name any.
         given: the user's --plugin; None: not given.
         what: the subject of the sentence: "This run".
 

@@ -334,9 +334,9 @@ def _conflicts_of_resolved(config: ResolvedConfig) -> Iterator[str]:
     ticks = config.learn.replay_size // run_schedule.round_steps * run_schedule.round_ticks
     least = play.frame_stack + run_schedule.n_step
     if not run_schedule.method.on_policy and not play.workers and ticks < least:
-        needed = f"the {least} that an observation with --n-step {run_schedule.n_step} needs"
-        held = f"--replay-size {config.learn.replay_size:_} holds {ticks} ticks of --envs {play.envs}"
-        yield f"{held}, fewer than {needed}; {least * play.envs:_} is the least."
+        held = f"--replay-size {config.learn.replay_size:_} holds {ticks} ticks of --envs {play.envs}, fewer than the "
+        fits = -(-least // run_schedule.round_ticks) * run_schedule.round_steps
+        yield f"{held}{least} that an observation with --n-step {run_schedule.n_step} needs; {fits:_} is the least."
     if machine.acts_on == "cpu" and machine.acting_precision == "tf32":
         yield "--acting-precision tf32 is for CUDA devices; on a CPU pass fp32 or bf16."
     if not play.workers:

@@ -108,7 +108,7 @@ def test_a_run_finds_itself_inside_and_keeps_output_and_code(tmp_path: Path, mon
     pid, *asked = (tmp_path / "asked").read_text().split("\n")
     scoped = ["--scope", "--system" if os.getuid() == 0 else "--user"]
     assert (asked[:2], asked[-len(words) :]) == (scoped, words)
-    assert {f"--unit=ringside-{pid}.scope", "--property=CPUQuota=300.0%"} <= {*asked}
+    assert {f"--unit=ringside-{pid}.scope", "--property=CPUQuota=300%"} <= {*asked}
     assert (done.stdout.startswith(f"{pid}\nIn force: "), done.returncode) == (True, 2)
     for says in ("--memory of 70368.7 GB is not in force", "There is no game 'nosuchgame'"):
         assert says in done.stderr

@@ -274,7 +274,7 @@ def test_members_share_every_batch(settings: dict[str, Any]) -> None:
 def test_the_window_holds_an_observation_and_the_steps_behind_it() -> None:
     small = {"envs": 256, "round_steps": 1_024, "learning_starts": 1_024, "replay_size": 1_500, "device": "cpu"}
     assert planning.check(Config().with_settings(**small, frame_stack=3)).run_schedule.window_ticks == 4
-    with pytest.raises(ConfigError, match=r"holds 4 ticks .*the 7 that an observation with --n-step 3 needs; 1_792 is"):
+    with pytest.raises(ConfigError, match=r"holds 4 ticks .*the 7 that an observation with --n-step 3 needs; 2_048 is"):
         planning.check(Config().with_settings(**small, n_step=3))
     short = {"envs": 96, "round_steps": 96, "learning_starts": 96, "total_steps": 288, "replay_size": 10_000}
     assert planning.check(Config().with_settings(**short, device="cpu")).run_schedule.window_ticks == 3
