@@ -57,7 +57,7 @@ def _rmsprop(x, params_bf16, gradient, gradient_bf16, mean, square, scale, decay
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def _rms(x, params_bf16, gradient, gradient_bf16, mean, square, scale, decay, rate, epsilon):  # type: ignore[no-untyped-def]
-    """x -= rate * g / sqrt(E[g^2] + epsilon) (Mnih et al. 2016, supplementary section 8); `mean` stays as it is.
+    """x -= rate * g / sqrt(E[g^2] + epsilon) (Mnih et al. 2016, section 4); `mean` stays as it is.
 
     TensorFlow's RMSProp, with which IMPALA and OpenAI Baselines learned, differs in one point: its E[g^2] begins at 1.
     """

@@ -84,10 +84,12 @@ _ATARI_100K = replace(_NO_STICKY, name="atari100k", noop_min=0, noop_max=29)
 _ALL = _NATURE, _MACHADO, _ENVPOOL, _DOPAMINE, _DQN_ZOO, _ATARI_100K
 PROTOCOLS: dict[str, Protocol] = {each.name: each for each in _ALL}
 """Protocols by name. Sources: nature, Mnih et al. 2015, Methods ("Evaluation procedure": 30 games of up to 5 minutes)
-and Extended Data Table 1; machado, Machado et al. 2018, "Revisiting the Arcade Learning Environment"; envpool, the
-wrappers of Weng et al. 2022; dopamine, the files dopamine/discrete_domains/atari_lib.py and run_experiment.py with the
-configurations dopamine/jax/agents/*/configs; dqn_zoo, the files dqn_zoo/gym_atari.py, processors.py, parts.py and
-dqn/run_atari.py; atari100k, Dopamine's dopamine/labs/atari_100k, file by file below.
+and Extended Data Table 1; machado, Machado et al. 2018, "Revisiting the Arcade Learning Environment", with epsilon and
+episodes of evaluation as Dopamine's; envpool, the wrappers of Weng et al. 2022 (atari_env.h), which before FIRE play
+one no-op less, play both again after a lost life, and begin a stack with copies; dopamine, the files
+dopamine/discrete_domains/atari_lib.py and run_experiment.py with the configurations dopamine/jax/agents/*/configs;
+dqn_zoo, the files dqn_zoo/gym_atari.py, processors.py, parts.py and dqn/run_atari.py; atari100k, Dopamine's
+dopamine/labs/atari_100k, file by file below.
 
 eval_run_experiment.py (`MaxEpisodeEvalRunner`): 0 to 29 no-ops, a frame each, in training and evaluation; 100 episodes.
 configs/*.gin: no sticky actions, a lost life ends the return, 27,000 steps an episode, 0.001. Rewards are clipped, and

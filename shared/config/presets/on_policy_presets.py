@@ -59,8 +59,8 @@ PPO = Config(
 (`clip_ratio_end`); so does the zoo of Stable-Baselines3 (ppo.yml), which also weighs the error of the value twice as
 much and does not clip it.
 
-What differs: a truncated episode is bootstrapped from its true last frame, which CleanRL cuts. A game that waits for
-the fire button is not started by the environment."""
+What differs: a truncated episode is bootstrapped from its true last frame, which CleanRL cuts. FIRE is not pressed,
+there it is after a reset and a lost life, at which their stacks begin anew, with copies of the first frame."""
 
 PPO_QUICK = replace(
     PPO,
@@ -99,11 +99,14 @@ A2C = Config(
     evaluate=_EVALUATE,
 )
 """A2C with the numbers of Stable-Baselines3's zoo (a2c.yml) and class: 16 envs x 5 steps, one update a round, RMSProp
-as in TensorFlow at a constant 7e-4 with decay 0.99 and epsilon 1e-5, 0.25 times the squared error of the value, entropy
-0.01, norm 0.5. Baselines' a2c has 0.5 times the squared error, and lets the rate fall to 0 over 80 million steps."""
+at a constant 7e-4 with decay 0.99 and epsilon 1e-5 under the root, 0.25 times the squared error of the value, entropy
+0.01, norm 0.5. Baselines' a2c has 0.5 times the squared error, and lets the rate fall to 0 over 80 million steps.
+
+What differs: their RMSProp is TensorFlow's, whose mean of squares begins at 1, here at 0. FIRE, here never pressed, is
+there pressed after a reset and a lost life."""
 
 A3C = Config(
-    # 50 processes in tensorpack; 64 fill the batches of inference. 10 steps are two chains of 5.
+    # 50 processes in tensorpack, later two a core; 64 fill the batches of inference. 10 steps are two chains of 5.
     play=Play(envs=64, lane_envs=2),
     learn=Learn(
         total_steps=92_160_000,
@@ -126,10 +129,12 @@ A3C = Config(
 """Batched A3C with the numbers of tensorpack's example A3C-Gym: batches of 128, returns of at most 5
 steps, Adam from 1e-3 with epsilon 1e-3, entropy 0.01, half the squared error of the value, importance clipped to 10.
 
-What differs. Their rate falls in two steps, to 1e-4 after 120 epochs of 768,000 steps; here in a straight line. Their
-entropy weight falls to 0.005. Left out: frames in color, a network with pooling, gradients clipped tensor by tensor,
-and games with random repeats (`-v0`). Their lag varies, up to a queue of 2,048 steps and 16 batches; here it is one
-round for every step. Returns are bootstrapped by the learner's network, where theirs are by the one that acted."""
+What differs. Their rate falls in two steps, to 3e-4 after 20 epochs of 768,000 steps and to 1e-4 after 120; here in a
+straight line. Their entropy weight falls to 0.005. In their games a lost life ends nothing, FIRE is pressed after a
+reset, and an episode has at most 60,000 steps; here the rules are those of `nature`. Left out: frames in color, a
+network with pooling, gradients clipped tensor by tensor, and games with random repeats (`-v0`). Their lag varies, up to
+a queue of 2,048 steps, and 50 batches on several GPUs; here it is one round for every step. Returns are bootstrapped by
+the learner's network, where theirs are by the one that acted."""
 
 A3C_ASYNC = Config(
     play=Play(workers=16, lane_envs=1),
@@ -157,7 +162,8 @@ with shared statistics and decay 0.99, entropy 0.01, the network of 2013, a rate
 
 The paper samples the rate from LogUniform(1e-4, 1e-2) and does not give RMSProp's epsilon: 7e-4 and 0.1 are those of
 miyosuda's async_deep_reinforce (constants.py), which also clips the norm of gradients to 40. The gradient is the sum
-over the steps; half the squared error of the value has the weight 0.5. `--recurrent` gives the paper's A3C LSTM."""
+over the steps; half the squared error of the value has the weight 0.5. RMSProp's mean of squares begins at 0, there, in
+TensorFlow, at 1. `--recurrent` gives the paper's A3C LSTM."""
 
 NQ_ASYNC = replace(
     A3C_ASYNC,
@@ -199,9 +205,10 @@ IMPALA = Config(
 )
 """IMPALA: V-trace on batches of 32 rollouts of 20 steps, losses summed, RMSProp at 6e-4 down to 0 over 200 million
 frames with epsilon 0.01, value weight 0.5, entropy 0.01, norm 40 (Espeholt et al. 2018, table G.1; the decay of 0.99 is
-that of torchbeast). `--network impala` gives their deep network, and `--recurrent` its LSTM.
+that of torchbeast). `--network impala` gives their deep network; on Atari none has an LSTM (appendix G).
 
-What differs: every step was played by the version just before, where theirs lag as the queue has it."""
+What differs: the network, there shallow or deep. Every step was played by the version just before, where theirs lag as
+the queue has it. RMSProp's mean of squares begins at 0, in TensorFlow at 1."""
 
 PQN = Config(
     play=Play(envs=128, lane_envs=2),
