@@ -322,7 +322,7 @@ class ChildMaker:
             run_dir=self._run_dir,
             cores=self._threads.get(index),
             lock=self._lock,
-            checkpoint=self._checkpoint if role is Role.SCRIBE else None,
+            checkpoint=None if role is not Role.SCRIBE or self._memory.board.prepared[0] else self._checkpoint,
             rendezvous=self._rendezvous_of(index, incarnation),
         )
         if index not in self._log_starts:

@@ -132,7 +132,7 @@ class HangDetector:
         self._cpu_seconds = seen.cpu_seconds
         self._stopped = self._stopped + seconds if seen.state == "T" else 0.0
         if seen.state == "R":
-            self._silent += min(seconds, used)
+            self._silent += min(seconds, max(0.0, used))  # a thread that ends takes its time along
         elif seen.state in "Dt":
             self._blocked += seconds
         elif seen.state == "S":

@@ -165,22 +165,21 @@ END_SECONDS = 2.0
 class Outlet:
     """A stream that never blocks its writer: its reader may be a stopped terminal (Ctrl-S) or a full pipe.
 
-    Write to the stream through the outlet only. What is no terminal and no pipe is written to directly.
+    Write to the stream through the outlet only. A stream without a descriptor is written to directly.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._left = b""
-        self._gone = False
+        self._left, self._gone, self._is_file = b"", False, False
         self._fd: int | None = None
         if not isinstance(stream, io.TextIOWrapper):
             return  # the descriptor of a notebook's stream leads past the cell
         with suppress(OSError):
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                stream.flush()
-                # Opened anew: other processes share the flags of the descriptor.
-                flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-                self._fd = os.open(f"/proc/self/fd/{stream.fileno()}", flags)
+            fd, flags = stream.fileno(), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+            self._is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+            # Opened anew: other processes share the flags of the descriptor. A file is continued.
+            self._fd = os.dup(fd) if self._is_file else os.open(f"/proc/self/fd/{fd}", flags)
+            stream.flush()
 
     def __getattr__(self, name: str) -> Any:
         """Anything else of the stream."""
@@ -191,12 +190,12 @@ class Outlet:
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         encoded = text.encode(encoding, "replace")
         if self._fd is None:
-            self._gone = isinstance(self._stream, io.TextIOWrapper)
-            with suppress(OSError):  # of a full disk: the stream keeps the text for the next try
-                self._stream.write(encoded.decode(encoding))
-                self._stream.flush()
-                self._gone = False
+            self._stream.write(encoded.decode(encoding))
+            self._stream.flush()
         else:
+            if self._is_file:
+                with suppress(OSError):  # what the program has printed comes first
+                    self._stream.flush()
             self._left += encoded
             self.drained()
         return len(text)
@@ -207,11 +206,12 @@ class Outlet:
         while self._left and self._fd is not None:
             try:
                 self._left = self._left[os.write(self._fd, self._left) :]
+                self._gone = False
             except BlockingIOError:
                 if time.monotonic() >= until:
                     return False
                 time.sleep(0.01)
-            except OSError:
+            except OSError:  # also of a full disk, on which later text may fit
                 self._left, self._gone = b"", True
         return True
 

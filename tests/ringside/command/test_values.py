@@ -70,7 +70,6 @@ MISTAKES = [
     (("--depth", "unset"), "--depth unset is not a whole number: write it as 20_000, 20k or 2e4."),
     (("--color=yes",), "--color takes no value: pass --color or --no-color."),
     (("--shape",), "--shape needs a value: one of round, square."),
-    (("--total-timesteps", "5"), "There is no option --total-timesteps; did you mean --total-steps?"),
     (("--gamma", "0.9"), "There is no option --gamma."),  # this task has no discount
 ]
 

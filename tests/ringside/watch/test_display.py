@@ -216,9 +216,10 @@ def test_a_notebook_and_a_file_are_written_to_directly(tmp_path: Path) -> None:
     with path.open("a") as file:
         for stream in (cell, file):
             with Display(Outlet(stream)) as display:
+                stream.write("mine\n")
                 display.note("here")
                 assert "here" in (cell.getvalue() if stream is cell else path.read_text()), "at once"
-    assert (cell.getvalue(), path.read_text()) == ("here\n", "before\nhere\n")
+    assert (cell.getvalue(), path.read_text()) == ("mine\nhere\n", "before\nmine\nhere\n")
 
 
 def test_a_reader_that_goes_away_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,6 +238,7 @@ def test_a_full_disk_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> No
     with open("/dev/full", "w") as full, Display(Outlet(full)) as display:
         display.show(status())
         display.note("lost")
+        full.flush()  # as the start of a process does
 
 
 # A real terminal

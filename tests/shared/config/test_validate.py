@@ -296,7 +296,6 @@ MISTAKES = [
         "The run will play 19_968 steps, not --total-steps 10_500: a round has 9_984 steps.",
     ),
     ({"priority_exponent": 0.7}, "--priority-exponent 0.7 has no effect: --prioritized is off."),
-    ({"importance_start": 0.6}, "--importance-start 0.6 has no effect: --prioritized is off."),
     ({"noisy_std": 0.2}, "--noisy-std 0.2 has no effect: --noisy is off."),
     ({"munchausen_alpha": 0.5}, "--munchausen-alpha 0.5 has no effect: --munchausen is off."),
     ({"total_steps": 500_000}, f"{ONLY} 0.59 in 500_000 steps; --epsilon-steps 450_000 would bring it to 0.1."),
