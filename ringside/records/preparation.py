@@ -186,8 +186,7 @@ def _adopt(board: Board, files: RunFiles, manifest: Manifest) -> None:
         board.saved[0] = manifest.boundary
     else:
         checkpoints.cut_back(0)  # what a run without a checkpoint left in this directory
-        best = manifest.directory / BEST_FILE
-        for original, copied in ((best, checkpoints.directory / BEST_FILE), (source, target)):
+        for original, copied in ((manifest.directory / BEST_FILE, checkpoints.directory / BEST_FILE), (source, target)):
             if os.path.lexists(original):
                 with open_to_read(original) as file:
                     write_atomic(copied, partial(shutil.copyfileobj, file))

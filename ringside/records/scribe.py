@@ -24,7 +24,7 @@ from ringside.records.metrics import Episode, episodes_in
 from ringside.records.preparation import RunFiles, drop_evaluations, prepare, publish_totals
 from ringside.records.scores import summarize
 from ringside.records.summary import make_summary, run_counters
-from shared.checkpoint.manifest import Manifest
+from shared.checkpoint.manifest import Manifest, read_manifest
 from shared.checkpoint.segments import Segment, segment_of
 from shared.config.method_declaration import C51Settings
 from shared.config.settings import Config
@@ -385,7 +385,8 @@ def main(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
     board, evaluations = memory.board, memory.evaluations
     committer = child_spec.doorbells[memory.plan.committer]
-    scribe = Scribe(memory, child_spec.run_dir, child_spec.lock, child_spec.checkpoint)
+    checkpoint = read_manifest(child_spec.checkpoint) if child_spec.checkpoint and not board.prepared[0] else None
+    scribe = Scribe(memory, child_spec.run_dir, child_spec.lock, checkpoint)
     for process in range(len(child_spec.doorbells.fds)):
         child_spec.doorbells[process].ring()
     board.phase[child_spec.process] = Phase.WORKING

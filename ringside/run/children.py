@@ -287,7 +287,7 @@ class ChildMaker:
         """Choose the cores of actors and members. `doorbells` are those of all processes, by position."""
         plan = memory.plan
         self._memory, self._plan, self._run_dir = memory, plan, run_dir
-        self._doorbells, self._checkpoint = doorbells, checkpoint
+        self._doorbells, self._checkpoint = doorbells, None if checkpoint is None else checkpoint.path.resolve()
         self._processes = plan.processes
         self._log_starts: dict[int, int] = {}
         """Lengths of the logs when this run began."""
@@ -322,7 +322,7 @@ class ChildMaker:
             run_dir=self._run_dir,
             cores=self._threads.get(index),
             lock=self._lock,
-            checkpoint=None if role is not Role.SCRIBE or self._memory.board.prepared[0] else self._checkpoint,
+            checkpoint=self._checkpoint if role is Role.SCRIBE else None,
             rendezvous=self._rendezvous_of(index, incarnation),
         )
         if index not in self._log_starts:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from setproctitle import setproctitle
 
-from shared.checkpoint.manifest import Manifest
 from shared.errors import DeviceFault, EnvFault, FatalError
 from shared.files.atomic import PRIVATE_UMASK
 from shared.files.disk_trouble import log_line
@@ -74,8 +73,8 @@ class ChildSpec:
     cores: frozenset[int] | None
     lock: bytes | None = None
     """Identity of the lock that the run holds on its directory; None: it holds none."""
-    checkpoint: Manifest | None = None
-    """Verified checkpoint that the scribe of a resumed run restores."""
+    checkpoint: Path | None = None
+    """Verified checkpoint that the scribe of a resumed run restores: all of it may be more than a pipe holds."""
     rendezvous: int | None = None
     """Descriptor of the file in memory that the members of a learner share; None: it has one member."""
 
