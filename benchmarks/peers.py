@@ -104,11 +104,11 @@ def run(options: Options, report: Report) -> None:
         words = measured_words(game, options.words, *flags)
         ours = {f"Ringside, {job}": words, f"Ringside, fp32, {job}": [*words, "--precision", "fp32"]}
         names = [name for name in options.names if name in PEERS and PEERS[name].job == job]
-        same, own = (plan_of(each).run_schedule for each in (measured_words(game, [], *flags), words))
-        changed = (own.update_samples, own.steps_per_update) != (same.update_samples, same.steps_per_update)
-        if names and (changed or has_flag(options.words, "--env")):
+        plan, usual = plan_of(words), plan_of(measured_words(game, [], *flags))
+        own, same = ((each.update_samples, each.steps_per_update) for each in (plan.run_schedule, usual.run_schedule))
+        if names and (own != same or has_flag(options.words, "--env")):
             raise ConfigError("Words after -- must leave the game, the batch and the steps of each update alone.")
-        device = plan_of(words).config.machine.device
+        device = plan.config.machine.device
         peers = {PEERS[name].label: list(agent_cases(options, report, game, name, device)) for name in names}
         cases = [case for settings in peers.values() for case in settings]
         if cases:
