@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
-from tests.support.runs import child, finish, start_words
+from tests.support.runs import child, finish, living, start_words
 from tests.support.waiting import until
 
 WORDS = ("--envs", "4", "--inference-batch", "2", "--network", "small", "--learner-members", "1", "--device", "cpu")
@@ -97,5 +97,5 @@ def test_interrupted_it_leaves_nothing_running(tmp_path: Path, number: signal.Si
     started = psutil.Process(process.pid).children(recursive=True)  # the run has a session of its own
     (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
     finish(process, seconds=60, code=130)
-    assert not psutil.wait_procs(started, 20)[1]
+    until(lambda: living(started) is None)
     assert "interrupted" in json.loads((tmp_path / "out.json").read_text())["missing"]["the rest"]

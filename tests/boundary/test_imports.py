@@ -195,8 +195,6 @@ LOADED = [
     ("ringside", {"numpy", "rich", "multiprocess"} | EMULATOR_AND_TORCH),
     ("ringside.run.planning, ringside.run.training", EMULATOR_AND_TORCH),
     ("ringside.agents.evaluating", EMULATOR_AND_TORCH),
-    ("ringside.run.supervisor", EMULATOR_AND_TORCH),
-    ("ringside.watch.observer", EMULATOR_AND_TORCH),
     ("ringside.records.scribe", EMULATOR_AND_TORCH),
     ("ringside.command.suite, ringside.command.train, ringside.watch.display, ringside.run.training", OF_CLUSTER),
 ]

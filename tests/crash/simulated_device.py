@@ -17,6 +17,9 @@ from shared.machine import facts
 from shared.memory.process_table import Role
 from shared.process.child import ChildSpec
 
+BUSY = "the process ends while the device works"
+"""Complaint of such a process in its log."""
+
 
 def main(child_spec: ChildSpec) -> None:
     """The role, on a simulated device."""
@@ -34,7 +37,7 @@ def main(child_spec: ChildSpec) -> None:
             elif fault == "lost":
                 gpu.lose_at(int(at))
         (learner if child_spec.role is Role.LEARNER else inference).main(child_spec)
-        assert gpu.idle or gpu.lost, "the process ends while the device works"
+        assert gpu.idle or gpu.lost, BUSY
 
 
 if __name__ == "__main__":

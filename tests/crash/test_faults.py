@@ -70,6 +70,7 @@ def test_a_torch_without_kernels_for_the_gpu_is_no_fault_of_it() -> None:
 def test_an_actor_is_found_dead_though_what_it_started_lives(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ghosts = run_dir.with_name("ghosts")
     monkeypatch.setenv("GHOSTS", str(ghosts))
+    ghosts.touch()
     try:
         process, _ = begun(run_dir, env="tests.crash.failing:haunted", total_steps="2_400", actions=3, committed=1)
         kill(process, "actor 0")

@@ -8,7 +8,8 @@ import pytest
 
 from shared.memory.memory_need import MEMBER_BYTES
 from tests.crash.storm import FLAGS, Undisturbed, result_of
-from tests.support.runs import Process, begun, child, finish, fork_server_of, summary, wait_until
+from tests.support.runs import Process, begun, child, finish, fork_server_of, living, summary, wait_until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -31,7 +32,7 @@ def test_it_dies_with_its_processes_and_changes_nothing(undisturbed: Undisturbed
     assert "memfd" not in " ".join(os.readlink(link) for link in Path(f"/proc/{server.pid}/fd").iterdir())
     assert "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text()
     server.kill()
-    assert not psutil.wait_procs(forked, timeout=20.0)[1]
+    until(lambda: living(forked) is None, every=0.05)
     finish(process)
     assert (result_of(run_dir), summary(run_dir)["restarts"]) == (undisturbed("4_800"), len(FORKED))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from shared.memory.run_memory import Memory
+from tests.crash.simulated_device import BUSY
 from tests.crash.storm import FLAGS, Result, result_of
 from tests.exact.conftest import stop_at
 from tests.support.checkpoints import boundary_in
@@ -27,9 +28,17 @@ def begin(run_dir: Path, fault: str, *words: str, **flags: str) -> Process:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """Result of the run that nothing disturbs."""
     run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-    finish(begin(run_dir, "0 learner none 0 once"), SECONDS)
+    ended(begin(run_dir, "0 learner none 0 once"), run_dir)
     assert summary(run_dir)["restarts"] == 0
     return result_of(run_dir)
+
+
+def ended(process: Process, run_dir: Path, code: int = 0) -> str:
+    """As `finish`; and no process has ended while its device worked, which its log would tell."""
+    output = finish(process, SECONDS, code)
+    logs = [(run_dir / "logs" / f"{role}.log").read_text() for role in ("learner", "inference")]
+    assert not any(BUSY in log for log in logs)
+    return output
 
 
 def _memory_at(process: Process, run_dir: Path, boundary: int) -> Memory:
@@ -45,7 +54,7 @@ def test_kills_and_another_schedule_change_nothing(undisturbed: Result, run_dir:
     for role, boundary in (("learner", 2), ("inference", 4)):
         _memory_at(process, run_dir, boundary)
         kill(process, role)
-    finish(process, SECONDS)
+    ended(process, run_dir)
     assert (summary(run_dir)["restarts"], result_of(run_dir)) == (2, undisturbed)
 
 
@@ -53,7 +62,7 @@ def test_kills_and_another_schedule_change_nothing(undisturbed: Result, run_dir:
 def test_a_stop_and_a_resume_change_nothing(undisturbed: Result, run_dir: Path) -> None:
     process = begin(run_dir, "2 learner none 0 once")
     stop_at(process, _memory_at(process, run_dir, 4), 4, signal.SIGINT)
-    finish(begin(run_dir, "2 learner none 0 once", "--resume", str(run_dir), env=FLAGS["env"]), SECONDS)
+    ended(begin(run_dir, "2 learner none 0 once", "--resume", str(run_dir), env=FLAGS["env"]), run_dir)
     assert result_of(run_dir) == undisturbed
 
 
@@ -67,7 +76,7 @@ ONCE = [
 @pytest.mark.parametrize(("role", "fault"), ONCE)
 def test_a_fault_that_comes_once_changes_nothing(undisturbed: Result, run_dir: Path, role: str, fault: str) -> None:
     process = begin(run_dir, f"3 {role} {fault} once")
-    assert f"{role} met a fault of the GPU; it starts again" in finish(process, SECONDS)
+    assert f"{role} met a fault of the GPU; it starts again" in ended(process, run_dir)
     assert (summary(run_dir)["restarts"], result_of(run_dir)) == (1, undisturbed)
 
 
@@ -81,7 +90,7 @@ ALWAYS = [
 def test_a_fault_at_every_start_is_answered_by_one_restart_and_then_by_the_end(
     run_dir: Path, role: str, fault: str, error: str, says: str, saved: bool
 ) -> None:
-    output = finish(begin(run_dir, f"4 {role} {fault} 30 always"), SECONDS, code=1)
+    output = ended(begin(run_dir, f"4 {role} {fault} 30 always"), run_dir, code=1)
     assert output.count("; it starts again") == 1
     words = (says, f"{role} met a fault of the GPU, 2 times in a row without progress", "Traceback")
     assert [word in output for word in words] == [True, True, False], output

@@ -3,13 +3,15 @@
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+import psutil
 import pytest
 
 from shared.memory.run_memory import Memory
-from tests.support.runs import finish, kill, start, wait_until
+from tests.support.runs import awaited, finish, kill, start, wait_until
 
 Undisturbed = Callable[..., Path]
 
@@ -44,8 +46,10 @@ def stop_at(
 
     A child named `killed` is killed between the request and the checkpoint.
     """
+    victim = awaited(process, killed) if killed else None  # the search takes longer than some stops
     wait_until(process, lambda: memory.board.committed >= boundary)
     process.send_signal(number)
-    if killed is not None:
-        kill(process, killed)
+    if victim is not None:
+        with suppress(psutil.NoSuchProcess):
+            victim.kill()
     return finish(process)

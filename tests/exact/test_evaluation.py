@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.exact.conftest import kill_when
-from tests.support.runs import begun, evaluations, finish, flags_in, start
+from tests.support.runs import begun, evaluations, finish, flags_in, start, summary
 
 CATCH = {"env": "tests.support.pixel_game:factory"}
 FLAGS = CATCH | flags_in("eval_every_steps=960 eval_episodes=6 eval_envs=4 total_steps=3_840")
@@ -27,3 +27,4 @@ def test_evaluations_do_not_depend_on_who_plays_or_dies(tmp_path: Path, method: 
     kill_when(process, "evaluator", lambda: memory.evaluations.queued.read() > 0)
     finish(process)
     assert evaluations(tmp_path / "killed") == expected
+    assert summary(tmp_path / "killed")["restarts"] == 1

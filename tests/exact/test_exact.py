@@ -33,22 +33,6 @@ def test_the_seed_changes_weights_and_the_actors_do_not(undisturbed: Undisturbed
     assert (summary(run_dir)["weights_sha256"] == summary(undisturbed())["weights_sha256"]) == ("actors" in change)
 
 
-@pytest.mark.parametrize("role", ["learner", "actor 0", "inference", "scribe"])
-def test_killed_processes_come_back_and_change_nothing(undisturbed: Undisturbed, run_dir: Path, role: str) -> None:
-    process, memory = begun(run_dir)
-    run_schedule, board = memory.run_schedule, memory.board
-    for round_ in (1, 4, 7):
-        # In mid-round, when both sides have work behind them that is not committed.
-        ticks = round_ * run_schedule.round_ticks + 20
-        updates = run_schedule.updates_before(round_) + (20 if run_schedule.updates_in(round_) else 0)
-        kill_when(process, role, lambda t=ticks, u=updates: board.lane_done.values.min() >= t and board.updates[0] >= u)
-    finish(process)
-    last = same_summary(run_dir, undisturbed())
-    assert last["restarts"] == 3
-    assert role != "actor 0" or last["redone_ticks"] > 0
-    assert role != "learner" or last["redone_updates"] > 0
-
-
 FAILING_CALLBACK = """
 import json, sys, ringside
 def fail(status):

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.exact.conftest import kill_when, stop_at
 from tests.support.runs import begun, finish, records, start, start_words, summary
 
-ENV = {"env": "tests.support.odd_envs:factory@wrong=seed", "total_steps": "4_800"}
+ENV = {"env": "tests.support.odd_envs:factory@wrong=seed", "total_steps": "1_000_000"}
 
 
 def test_kills_and_a_resume_cut_episodes_and_the_run_goes_on(run_dir: Path) -> None:
@@ -19,7 +19,7 @@ def test_kills_and_a_resume_cut_episodes_and_the_run_goes_on(run_dir: Path) -> N
     stopped = summary(run_dir)
     assert (stopped["exact"], stopped["inexact_since_steps"], stopped["restarts"]) == (False, 0, 3)
     assert stopped["redone_ticks"] == 0, "no tick was played again"
-    finish(start(run_dir, "--resume", str(run_dir), env=ENV["env"]))
+    finish(start(run_dir, "--resume", str(run_dir), env=ENV["env"], total_steps=str(stopped["steps"] + 1_920)))
     last = summary(run_dir)
     assert (last["finished"], last["exact"], last["inexact_since_steps"]) == (True, False, 0)
     lengths = {record["length"] for record in records(run_dir, "episode")}

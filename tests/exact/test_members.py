@@ -15,7 +15,7 @@ from shared.text import words_of
 from tests.exact.conftest import Undisturbed, kill_when, stop_at
 from tests.exact.odd_member import BARRIER
 from tests.support import runs
-from tests.support.runs import begun, finish, flags_in, gone, same_summary, start, start_words, summary, wait_until
+from tests.support.runs import begun, finish, flags_in, same_summary, start, start_words, summary, wait_until
 
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(300)]
 
@@ -137,11 +137,3 @@ def test_a_member_killed_at_any_wait_of_an_update_changes_nothing(
     finish(start(run_dir, program=ODD_MEMBER, **CATCH | {"learner_members": "2"}), SECONDS)
     assert summary(run_dir)["restarts"] == 2, "the learner, too"
     _require_same(run_dir, alone("dqn"))
-
-
-def test_nothing_is_left_when_the_launcher_is_killed(run_dir: Path) -> None:
-    process, memory = _begun(run_dir, "dqn", members=2)
-    wait_until(process, lambda: memory.board.updates[0] >= 100)
-    process.kill()
-    process.communicate()
-    assert gone(process, seconds=10.0)

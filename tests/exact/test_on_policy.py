@@ -67,7 +67,7 @@ def test_every_round_learns_and_leaves_a_record_a_span(alone: Undisturbed, metho
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("method", "schedule"), CASES)
 def test_the_number_of_actors_changes_nothing(alone: Undisturbed, tmp_path: Path, method: str, schedule: str) -> None:
-    for actors in (1, 2, 4):
+    for actors in (1, 4):
         run_dir = tmp_path / f"run-{actors}"
         finish(start(run_dir, **_flags(method, schedule) | {"actors": str(actors)}))
         assert _require_same(run_dir, alone(method, schedule))["actors"] == actors

@@ -154,7 +154,7 @@ class RemoteWorld:
             except BaseException as error:  # noqa: BLE001  (raised again where the test waits)
                 self.errors.append(error)
 
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=run, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -177,6 +177,7 @@ class RemoteWorld:
                 thread.join(SECONDS)
             if self._balancer is not None:
                 self._balancer.measure()  # passes the last sentences on
+        assert not any(thread.is_alive() for thread in self._threads), "a gateway does not end"
         return self
 
     def played(self) -> dict[str, bytes]:

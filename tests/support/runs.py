@@ -147,11 +147,16 @@ def wait_until(process: Process, condition: Callable[[], bool], seconds: float =
     until(there, seconds, every=every)
 
 
-def kill(process: Process, role: str) -> None:
-    """SIGKILL the child of that title, when it is there."""
+def awaited(process: Process, role: str) -> psutil.Process:
+    """The child of that title, when it is there."""
     found: list[psutil.Process] = []
     wait_until(process, lambda: bool(found.extend(filter(None, [child(process, role)])) or found), every=0.02)
-    found[0].kill()
+    return found[0]
+
+
+def kill(process: Process, role: str) -> None:
+    """SIGKILL the child of that title, when it is there."""
+    awaited(process, role).kill()
 
 
 def child(process: Process, role: str) -> psutil.Process | None:

@@ -86,7 +86,10 @@ def _run(actors: int, kills: bool = False, stop_at: int = FOREVER, **more: Any) 
     # Some short lives, of which the later ones come further; then one without an end.
     lives = [iter([*(range(15 + 4 * spec.number, 140, 13) if kills else ()), FOREVER]) for spec in specs]
     with ThreadPoolExecutor(actors) as threads:
-        deaths = sum(threads.map(partial(_live, memory, stop_at), specs, lives))
+        try:
+            deaths = sum(threads.map(partial(_live, memory, stop_at), specs, lives, timeout=60.0))
+        finally:
+            memory.board.stop[0] = Stop.ABANDON  # which ends threads that wait for each other
     for fd in (*bells.fds, memory.arena.fd):
         os.close(fd)
     schedule, last = memory.run_schedule, memory.board.last.read()

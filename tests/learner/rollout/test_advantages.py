@@ -68,13 +68,3 @@ def test_v_trace_targets_are_the_sums_of_the_paper(trace: float, rho_max: float,
     found = v_trace(rollout, values, ratio, VTraceSettings(trace=trace, rho_max=rho_max, c_max=c_max))
     np.testing.assert_allclose(found[0][rollout.valid], returns[:-1][rollout.valid], rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(found[1], advantage, rtol=1e-12, atol=1e-12)
-
-
-def test_a_truncated_episode_is_bootstrapped_by_its_last_frame_and_a_terminal_one_is_not() -> None:
-    two, true = np.ones((1, 2), np.float32), np.ones((1, 2), bool)
-    acted = {"action": np.zeros((1, 2), np.int64), "log_prob": 0 * two, "outputs": np.zeros((2, 2, 1), np.float32)}
-    rollout = Rollout(reward=two, terminal=np.array([[True, False]]), ended=true, valid=true, **acted, discount=0.5)
-    values = np.array([[0.5, 0.5], [10.0, 10.0]])
-    assert generalized_advantages(rollout, values, 1.0).tolist() == [[0.5, 5.5]]
-    returns, advantage = v_trace(rollout, values, np.ones((1, 2)), VTraceSettings(trace=1.0, rho_max=1.0, c_max=1.0))
-    assert (returns.tolist(), advantage.tolist()) == ([[1.0, 6.0]], [[0.5, 5.5]])

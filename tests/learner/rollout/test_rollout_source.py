@@ -21,10 +21,9 @@ from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import STACK
-from shared.network_parameters import parameters_of
 from shared.network_spec import network_of
 from tests.learner.networks.test_modules import make_reference
-from tests.support.played_ring import ACTIONS, PlayedRing, small_config
+from tests.support.played_ring import ACTIONS, PlayedRing, small_config, stored_state
 
 TRACE = 0.9
 ENVS, TICKS, BATCH = 4, 6, 8
@@ -46,9 +45,7 @@ def make_played_engine(played: PlayedRing, config: Config, heartbeat: Callable[[
 
 def online_of(engine: Engine[Any]) -> np.ndarray:
     """Its parameters."""
-    out = np.zeros(parameters_of(engine._online.network).count, np.float32)
-    engine.store({"online": out})
-    return out
+    return stored_state(engine)["online"]
 
 
 def moved_in_a_round(engine: Engine[Any]) -> np.ndarray:

@@ -19,6 +19,7 @@ from shared.errors import FatalError
 from shared.machine import facts
 from shared.memory.wait import Doorbell
 from shared.root import ROOT
+from tests.support.waiting import until
 
 CPU = torch.device("cpu")
 PEER = """
@@ -44,11 +45,7 @@ def join(rank: int, file: int, *doorbells: int) -> RankGroup:
     """Join the ranks, which meet in a file and have these doorbells."""
     bells: Any = [Doorbell(fd) for fd in doorbells]
 
-    def wait(ready: Any, sleep: Any) -> None:
-        while not ready():
-            sleep(0.5)
-
-    waiter: Any = SimpleNamespace(doorbell=bells[rank], heartbeat=lambda: None, wait=wait)
+    waiter: Any = SimpleNamespace(doorbell=bells[rank], heartbeat=lambda: None, wait=lambda ready, _: until(ready))
     plan = SimpleNamespace(processes=SimpleNamespace(learners=(0, 1)), less_memory="")
     child_spec: Any = SimpleNamespace(plan=plan, process=rank, rendezvous=file, doorbells=bells)
     return RankGroup.join(child_spec, waiter, CPU)
@@ -66,7 +63,8 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RankGroup, subproces
             yield join(0, *fds), process
         finally:
             process.kill()
-            torch.distributed.destroy_process_group()
+            if torch.distributed.is_initialized():
+                torch.distributed.destroy_process_group()
             for fd in fds:
                 os.close(fd)
 

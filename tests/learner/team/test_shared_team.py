@@ -83,9 +83,11 @@ def test_processes_meet_on_fewer_cores(fd: int, spins: int, monkeypatch: pytest.
     members = [make(target=_work, args=(rank, fd, doorbells, cores), daemon=True) for rank in range(MEMBERS)]
     for member in members:
         member.start()
-    until(lambda: all(member.exitcode == 0 for member in members) or any(member.exitcode for member in members))
-    for member in members:
-        member.kill()  # one that waits for a member that has failed
+    try:
+        until(lambda: all(member.exitcode == 0 for member in members) or any(member.exitcode for member in members))
+    finally:
+        for member in members:
+            member.kill()  # one that waits for a member that has failed
     assert [member.exitcode for member in members] == [0] * MEMBERS
 
 

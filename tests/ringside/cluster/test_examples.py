@@ -12,6 +12,7 @@ from ringside.command import train
 from ringside.command.arguments import parse_choices
 from shared.files.lock import locked
 from shared.root import ROOT
+from tests.support.waiting import until
 
 FOLDER = ROOT / "examples" / "clusters"
 
@@ -33,10 +34,13 @@ def test_the_slurm_script_is_whole() -> None:
 
 def test_the_slurm_script_waits_until_the_run_has_saved(tmp_path: Path) -> None:
     (script,) = re.findall(r'python( -c ".*?") "\$run/lock"', (FOLDER / "slurm.sh").read_text(), re.DOTALL)
+    slept = tmp_path / "slept"
+    (tmp_path / "sitecustomize.py").write_text(f"import time\ntime.sleep = lambda seconds: open({str(slept)!r}, 'w')\n")
+    command = ["env", f"PYTHONPATH={tmp_path}", "bash", "-c", f"{sys.executable}{script} {tmp_path}/lock"]
     with locked(tmp_path / "lock", "--run-dir", "a run"):
-        waiting = subprocess.Popen(["bash", "-c", f"{sys.executable}{script} {tmp_path}/lock"], cwd=ROOT)
-        with pytest.raises(subprocess.TimeoutExpired):
-            waiting.wait(1)
+        waiting = subprocess.Popen(command, cwd=ROOT)
+        until(lambda: slept.exists() or waiting.poll() is not None)
+        assert waiting.poll() is None, "it has looked, and waits"
     assert waiting.wait(60) == 0
 
 

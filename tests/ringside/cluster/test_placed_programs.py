@@ -203,13 +203,18 @@ def test_the_death_of_a_host_stops_its_program(launcher: Path, tmp_path: Path) -
     file = tmp_path / "first"
     pid = os.fork()
     if pid == 0:
-        host = ProgramHost(1, launcher=launcher)
-        host.start(["wait", str(file)], str(tmp_path), __file__)
-        while True:
-            host.poll(1)
-    until(file.exists)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+        try:
+            host = ProgramHost(1, launcher=launcher)
+            host.start(["wait", str(file)], str(tmp_path), __file__)
+            while True:
+                host.poll(1)
+        finally:
+            os._exit(1)
+    try:
+        until(file.exists)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
     until(lambda: file.read_text() == "asked")
 
 

@@ -17,7 +17,7 @@ from shared.memory.run_memory import Memory
 from shared.network_spec import OwnTorso
 from tests.support.cluster_of_objects import Fault, ObjectCluster, ObjectHost
 from tests.support.configurations import settled
-from tests.support.remote_world import NUMERICS, ROUND_TICKS, ROUNDS, PlayedGroup, RemoteWorld
+from tests.support.remote_world import NUMERICS, ROUND_TICKS, ROUNDS, SECONDS, PlayedGroup, RemoteWorld
 from tests.support.waiting import until
 
 
@@ -200,7 +200,7 @@ def test_a_gateway_that_dies_leaves_the_lanes_to_its_next_life() -> None:
     def replace(version: int) -> None:
         board.stop[0] = Stop.ABANDON
         for thread in world._threads:
-            thread.join()
+            thread.join(SECONDS)
         board.stop[0] = Stop.RUN
         world.start(0)
 

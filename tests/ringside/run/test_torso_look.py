@@ -23,7 +23,6 @@ FAULTS = [
     (f"{HOME}:Ending", "ended with code 3: its code must not end the program."),
     (f"{HOME}:Starving", "A library of the GPU got no memory: CUDA error: out of memory"),
     (f"{HOME}:Crashing", "was killed by SIGSEGV: its code must not end the program."),
-    ("nowhere:Net", "--network nowhere:Net is not found: put its directory into PYTHONPATH."),
 ]
 
 

@@ -136,10 +136,13 @@ def test_killed_at_any_call(start: Path, ring: Fields, tmp_path: Path) -> None:
     for stop_at, run in copies(start, tmp_path):
         child = os.fork()
         if not child:
-            killed = Disk(lambda n, name, stop_at=stop_at: os._exit(9) if n == stop_at else None)
-            with killed.between():
-                write_next(run, ring)
-            os._exit(0)
+            try:
+                killed = Disk(lambda n, name, stop_at=stop_at: os._exit(9) if n == stop_at else None)
+                with killed.between():
+                    write_next(run, ring)
+                os._exit(0)
+            finally:
+                os._exit(1)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         assert code in (0, 9)
         assert_recovers(run, ring)

@@ -116,12 +116,13 @@ def test_memory_that_is_not_shared_is_told() -> None:
     assert wait.private_bytes() - before > 0.9 * len(ballast)
 
 
+@pytest.mark.timeout(30)  # a wait for a ring that is lost would end, too
 def test_a_ring_wakes_once_and_a_ring_too_early_is_kept() -> None:
     doorbell = Doorbell.create()
     try:
         doorbell.ring()
         doorbell.ring()
-        doorbell.wait(60.0)  # or this test is too late
+        doorbell.wait(60.0)
         with pytest.raises(BlockingIOError):
             os.eventfd_read(doorbell.fd)
         threading.Timer(0.05, doorbell.ring).start()
