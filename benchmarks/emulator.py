@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-from ale_py import ALEInterface, LoggerMode, roms
 from numpy.typing import NDArray
 
-from actors.envs.atari import AtariEnv, game_name
+from actors.envs.atari import AtariEnv, game_name, load_emulator
 from actors.lane import Lane
-from benchmarks.harness import CannotRun, Figure, WrongResult, measure_at_once, work_rate
+from benchmarks.harness import Figure, WrongResult, measure_at_once, work_rate
 from benchmarks.measured_run import plan_of
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS
@@ -45,14 +44,7 @@ class Bare:
 
     def __init__(self, game: str, seed: int, index: int = 0) -> None:
         """Load `game`, a name from `actors.envs.atari.game_name`, and reset as env `index` does at tick 0."""
-        ALEInterface.setLoggerMode(LoggerMode.Error)
-        self._ale = ALEInterface()
-        self._ale.setFloat("repeat_action_probability", 0.0)
-        self._ale.setInt("max_num_frames_per_episode", RULES.longest_episode_frames)
-        path = roms.get_rom_path(game)
-        if path is None:
-            raise CannotRun(f"ale-py knows the game {game!r}, but its ROM file is missing; install ale-py again.")
-        self._ale.loadROM(path)
+        self._ale = load_emulator(game, RULES, window=False)
         self.steps = 0
         self.reset_seconds = 0.0
         self._numbers = [action.value for action in self._ale.getMinimalActionSet()]

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from timeit import timeit
 from typing import Any
 
 from multiprocess import Pipe
@@ -33,7 +34,7 @@ from shared.errors import RingsideError
 from shared.files.atomic import write_atomic
 from shared.machine import facts
 from shared.machine.subprocesses import REAP_SECONDS, read_output
-from shared.process.library_env import choose_workspace, pinned_thread_env
+from shared.process.library_env import choose_workspace
 from shared.process.signals import enable_stack_dumps
 from shared.root import ROOT
 from shared.text import readable, refused, require_name
@@ -316,21 +317,14 @@ def seconds_per_call(actions: Sequence[Callable[[], object]], seconds: float) ->
 
     Two calls of each action warm up.
     """
-
-    def took(action: Callable[[], object], calls: int) -> float:
-        began = time.perf_counter()
-        for _ in range(calls):
-            action()
-        return time.perf_counter() - began
-
     slices, spent, per_slice = 0, [0.0] * len(actions), []
     for action in actions:
-        took(action, 1)
-        per_slice.append(max(1, int(SLICE_SECONDS / max(1e-9, took(action, 1)))))
+        action()
+        per_slice.append(max(1, int(SLICE_SECONDS / max(1e-9, timeit(action, timer=time.perf_counter, number=1)))))
     while min(spent) < seconds:
         slices += 1
         for index, action in enumerate(actions):
-            spent[index] += took(action, per_slice[index])
+            spent[index] += timeit(action, timer=time.perf_counter, number=per_slice[index])
     return [total / (slices * calls) for total, calls in zip(spent, per_slice, strict=True)]
 
 
@@ -362,9 +356,9 @@ def workers(jobs: Sequence[Job], environment: Mapping[str, str] | None = None) -
     try:
         for job in jobs:
             ours, theirs = Pipe()
-            processes.append(ChildProcess(target=_serve, args=(theirs, job, dict(environment or {})), daemon=True))
-            with pinned_thread_env():  # same threads as the processes of a run
-                processes[-1].start()
+            process = ChildProcess(target=_serve, args=(theirs, job, dict(environment or {})), daemon=True)
+            process.start()
+            processes.append(process)
             theirs.close()
             pipes.append(ours)
         for pipe in pipes:

@@ -36,11 +36,8 @@ class ParameterSpec:
 
     def split(self, flat: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         """Named views of a flat vector float32[count]."""
-        views, offset = {}, 0
-        for name, shape in self.shapes:
-            views[name] = flat[offset : offset + prod(shape)].reshape(shape)
-            offset += prod(shape)
-        return views
+        parts = np.split(flat, np.cumsum([prod(shape) for _, shape in self.shapes])[:-1])
+        return {name: part.reshape(shape) for (name, shape), part in zip(self.shapes, parts, strict=True)}
 
 
 def parameters_of(network: Network) -> ParameterSpec:

@@ -182,9 +182,8 @@ class Network:
     @classmethod
     def from_json(cls, values: Any) -> Network:
         """The inverse of `asdict`. Nothing is trusted: raises `ValueError` for values of no possible network."""
-        if isinstance(values, dict):
-            values = {"own": None} | values  # which older files lack
-        if not isinstance(values, dict) or values.keys() != {item.name for item in fields(cls)}:
+        # Older files lack `own`.
+        if not isinstance(values, dict) or values.keys() | {"own"} != {item.name for item in fields(cls)}:
             raise ValueError("it does not say what it is")
         try:
             made = msgspec.convert(values, cls)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from learner.engine.engine import GRADIENT_NORM
 from learner.engine.optimizer import Optimizer
@@ -20,13 +18,6 @@ from shared.errors import FatalError
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from workers.newest_steps import Choose, LocalReplay, NewestSequences, NewestSteps
-
-
-class Source(Protocol):
-    """The data of gradients."""
-
-    def differentiate(self, worker: int, number: int) -> tuple[Any, Tensor, dict[str, Tensor]]:
-        """Return a forward pass, the gradient of the loss by its outputs, and metrics, for a worker's gradient."""
 
 
 def make_worker_method(plan: Plan, device: torch.device) -> Method:
@@ -49,7 +40,7 @@ class Gradients:
         self._optimizer = Optimizer(model, learn, plan.config.algorithm.clip_gradient)
         model.gradient_into(self._optimizer.gradient)
         self._side_stream = SideStream()
-        self._source: Source
+        self._source: LocalReplay | NewestSteps
         if isinstance(method, ValueMethod):
             assert target is not None, "TD targets need one"
             self._source = LocalReplay(memory, model, target, method)

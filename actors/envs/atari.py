@@ -70,7 +70,7 @@ def game_name(name: str) -> str:
     raise EnvError(f"There is no game {name!r}{nearest(key, known.values())}")
 
 
-def _load(game: str, protocol: Protocol, *, window: bool) -> ALEInterface:
+def load_emulator(game: str, protocol: Protocol, *, window: bool) -> ALEInterface:
     """An emulator with the game loaded, before its first reset (90 ms, mostly for a table that is not used here)."""
     ALEInterface.setLoggerMode(LoggerMode.Error)
     ale = ALEInterface()
@@ -142,7 +142,7 @@ class AtariEnv(Env):
         self.game = game_name(game)
         self._protocol, self._seed, self._index = protocol, seed, index
         self._reports_lives = training and protocol.life_ends_return
-        self._ale: Any = _load(self.game, protocol, window=window)
+        self._ale: Any = load_emulator(self.game, protocol, window=window)
         self._act: Callable[[int], int] = self._ale.act
         full = protocol.action_set == "full"
         actions: list[Action] = self._ale.getLegalActionSet() if full else self._ale.getMinimalActionSet()

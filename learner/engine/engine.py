@@ -27,7 +27,7 @@ from learner.engine.interfaces import M, RoundSource, UpdateRule
 from learner.engine.optimizer import Optimizer
 from learner.engine.prefetcher import Graphs
 from learner.engine.round_means import RoundMeans, RoundMetrics
-from learner.engine.side_stream import make_side_stream
+from learner.engine.side_stream import CudaSideStream, SideStream
 from learner.networks.model import Model
 from learner.networks.modules import initial_parameters
 from learner.team.team import Team
@@ -80,7 +80,7 @@ class Engine(Generic[M]):
         self._means = RoundMeans(run_schedule.method.metrics, config.learn.batch_size, self._device)
         self.round = self._done = self._planned = 0
         self._slices: deque[Event] = deque()
-        self._side_stream = make_side_stream(self._device)
+        self._side_stream = CudaSideStream(self._device) if is_gpu(self._device) else SideStream()
         self._graph_updates = min(config.machine.graph_updates, source.chunk_updates)
         self._graphs: Graphs | None = None
         if is_gpu(self._device) and self._graph_updates:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from learner.engine.accelerator import accelerator_of, is_gpu
+from learner.engine.accelerator import accelerator_of
 
 
 class SideStream:
@@ -46,8 +46,3 @@ class CudaSideStream(SideStream):
         if self._kept:
             accelerator_of(self._device).current_stream(self._device).wait_stream(self._stream)
             self._kept.clear()
-
-
-def make_side_stream(device: torch.device) -> SideStream:
-    """A separate stream of a GPU; on a CPU none."""
-    return CudaSideStream(device) if is_gpu(device) else SideStream()

@@ -28,18 +28,6 @@ WriteGradient = Callable[[Tensor, Tensor], None]
 """Takes the gradient by the outputs [n, outputs] and the inputs [n, inputs], from which that of the layer follows."""
 
 
-def linear(x: Tensor, layer: Affine, write: WriteGradient | None) -> Tensor:
-    """weight x + bias, [..., outputs] of x [..., inputs].
-
-    Args:
-        write: called in the backward pass; None: none follows. `x` must need a gradient, and a pass must use the layer
-            once, since nothing is added up.
-    """
-    if write is None:
-        return F.linear(x, *layer)
-    return _Linear.apply(x, layer, write)
-
-
 def write_gradient(gradient: Tensor, inputs: Tensor, into: Affine) -> None:
     """Write the gradients of weight and bias, from that of the outputs [n, outputs] and the inputs [n, inputs]."""
     if into.weight.dtype == gradient.dtype:
@@ -50,7 +38,12 @@ def write_gradient(gradient: Tensor, inputs: Tensor, into: Affine) -> None:
         into.bias.copy_(gradient.sum(0))
 
 
-class _Linear(torch.autograd.Function):
+class WrittenLinear(torch.autograd.Function):
+    """weight x + bias, [..., outputs] of x [..., inputs], whose backward pass calls `write`.
+
+    `x` must need a gradient, and a pass must use the layer once, since nothing is added up.
+    """
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: Affine, write: WriteGradient) -> Tensor:
         ctx.save_for_backward(x)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from learner.networks import lstm
 from learner.networks.frame_blocks import PIXEL, images_in, network_input
 from learner.networks.initial_values import HIDDEN_GAIN, LSTM_GAIN, POLICY_GAIN, VALUE_GAIN, Draws
-from learner.networks.linear import Affine, WriteGradient, linear
+from learner.networks.linear import Affine, WriteGradient, WrittenLinear
 from learner.networks.model import ExtraInputs
 from learner.networks.own_torso import make_torso
 from learner.networks.pooling import max_pool
@@ -105,7 +105,8 @@ class Linear(nn.Linear):
 
     def _affine(self, x: Tensor, end: str) -> Tensor:
         layer = Affine(getattr(self, f"weight{end}"), getattr(self, f"bias{end}"))
-        return linear(x, layer, self.into.get(end) if torch.is_grad_enabled() else None)
+        write = self.into.get(end) if torch.is_grad_enabled() else None
+        return F.linear(x, *layer) if write is None else WrittenLinear.apply(x, layer, write)
 
 
 # --- torsos

@@ -7,7 +7,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.accelerator import is_gpu
@@ -105,9 +104,9 @@ class DeviceFrames:
         run_schedule = ring.run_schedule
         self.device = device
         self._ring_frames = ring.field["frame"]
-        self._lane_envs = run_schedule.lane_envs
         self._window = run_schedule.window_ticks
         self._ticks = self._tick_capacity(ring)
+        self.rows = partial(ring.rows, ticks=self._ticks)
         frames = run_schedule.frames
         shape = (run_schedule.lanes, self._ticks, run_schedule.lane_envs, *frames.frame)
         self._frames = torch.zeros(shape, dtype=torch.uint8, device=device)
@@ -142,11 +141,6 @@ class DeviceFrames:
                 self._staging[0].send(partial(Tensor.copy_, other=frames), self._frames[lane, place : place + count])
                 tick += count
         self._end = window_end + 1
-
-    def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of the frames of (env, tick); the arguments broadcast."""
-        lane, j = np.divmod(env, self._lane_envs)
-        return (lane * self._ticks + tick % self._ticks) * self._lane_envs + j
 
     def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor, augmentation: Tensor = AS_THEY_ARE) -> None:
         """Write planes as blocks, as `HostFrames` does."""

@@ -101,15 +101,14 @@ def cluster_address(address: str) -> str:
     if address == "auto":
         from ray._private import services  # Ray has no public function that only looks
 
-        found = None
+        address = ""
         with suppress(ConnectionError):
-            found = services.canonicalize_bootstrap_address("auto")
-        if found is None:
+            address = services.canonicalize_bootstrap_address("auto") or ""
+        if not address:
             raise ConfigError(
                 "There is no Ray cluster on this machine: start one with `ray start --head`, or join one with "
                 "`ray start --address HOST:PORT`, or pass --ray HOST:PORT."
             )
-        address = found
     host, _, port = address.rpartition(":")
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
         raise ConfigError(f"--ray {address:.80} is neither auto nor HOST:PORT.")

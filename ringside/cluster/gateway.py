@@ -200,9 +200,6 @@ class GatewayBalancer:
         self._told = told
 
 
-make_balancer = GatewayBalancer
-
-
 def lane_owners(plan: Plan, gateways: Sequence[int]) -> list[int]:
     """Owner of each lane when these gateways have nodes, as even as can be.
 

@@ -33,13 +33,13 @@ class LocalPrograms:
 
     Attributes:
         processor: model of its CPU.
+        stops: number of calls of `stop`.
     """
 
-    def __init__(self, launcher: Path = LAUNCHER) -> None:
+    def __init__(self) -> None:
         self.processor = processor()
-        self._launcher = launcher
+        self.stops = 0
         self._child: subprocess.Popen[bytes] | None = None
-        self._stopped = False
 
     def for_each(self, items: Iterable[Any], work: Callable[[Any], None]) -> None:
         """Call `work` for one item after another."""
@@ -55,7 +55,7 @@ class LocalPrograms:
 
     def stop(self) -> None:
         """Ask the present program to save and end, and start no other; a second time, to end at once."""
-        self._stopped = True
+        self.stops += 1
         if self._child is not None:
             self._child.terminate()
 
@@ -70,13 +70,13 @@ class LocalPrograms:
         Returns:
             Its exit code, negative for a signal; None: it was given up.
         """
-        if self._stopped:
+        if self.stops:
             return -signal.SIGTERM
-        command, end = [sys.executable, str(self._launcher), *words()], partial(die_with, os.getpid(), signal.SIGTERM)
+        command, end = [sys.executable, str(LAUNCHER), *words()], partial(die_with, os.getpid(), signal.SIGTERM)
         with stack_dumps_held_back():
             self._child = subprocess.Popen(command, start_new_session=True, preexec_fn=end)
         try:
-            if self._stopped:  # the signal came before the child existed
+            if self.stops:  # the signal came before the child existed
                 self._child.terminate()
             return self._child.wait()
         finally:
@@ -111,20 +111,19 @@ class ClusterOptions:
 
 
 @contextmanager
-def programs_in(out: Path, owner: str, cluster: ClusterOptions, launcher: Path = LAUNCHER) -> Iterator[Programs]:
+def programs_in(out: Path, owner: str, cluster: ClusterOptions) -> Iterator[Programs]:
     """Programs whose runs lie in one directory, which is locked against others during the block.
 
     Args:
         out: the directory; it is made where there is none.
         owner: what may hold it otherwise, for the sentence: "a suite that is still going on".
         cluster: where they run, checked.
-        launcher: the program, on this machine.
 
     Raises:
         ConfigError: the directory cannot be written or is in use, or the cluster is refused.
     """
     lock = out / SUITE_LOCK_FILE
-    with _placed(cluster, lock, launcher) as programs:  # before anything is written, since a cluster may be refused
+    with _placed(cluster, lock) as programs:  # before anything is written, since a cluster may be refused
         make_result_directory("--out", out)
         require_writable_run(out, "--out")
         with locked(lock, "--out", owner):
@@ -132,10 +131,10 @@ def programs_in(out: Path, owner: str, cluster: ClusterOptions, launcher: Path =
 
 
 @contextmanager
-def _placed(cluster: ClusterOptions, shared: Path, launcher: Path) -> Iterator[Programs]:
+def _placed(cluster: ClusterOptions, shared: Path) -> Iterator[Programs]:
     """Programs on this machine, or on a cluster during the block, whose nodes must see the file `shared`."""
     if cluster.ray is None:
-        yield LocalPrograms(launcher)
+        yield LocalPrograms()
         return
     with connected(cluster.ray, insecure=cluster.ray_insecure):
         from ringside.cluster.ray_hosts import RayHosts

@@ -209,18 +209,14 @@ class RemoteLanes:
 
     # --- lanes
 
-    def _owned(self) -> list[int]:
-        """Lanes that this gateway owns."""
-        return [int(lane) for lane in np.flatnonzero(self._board.lane_owner == self._actor)]
-
     def _playable(self) -> list[int]:
         """Lanes of the cells that this gateway owns as a whole: inference does not answer a part of one."""
         owned, cell = self._board.lane_owner == self._actor, self._memory.plan.cell_of
-        return [lane for lane in self._owned() if owned[cell(lane)].all()]
+        return [lane for lane in np.flatnonzero(owned).tolist() if owned[cell(lane)].all()]
 
     def _hand_over(self) -> None:
         """Hand lanes over that other actors should own: those at a boundary, or any that no group plays."""
-        for lane in self._owned():
+        for lane in np.flatnonzero(self._board.lane_owner == self._actor).tolist():
             wanted = int(self._board.lane_wanted[lane])
             if wanted != self._actor and (lane not in self._group.lanes or self._at_boundary(lane)):
                 self._memory.lane(lane).hand_over(wanted)
@@ -294,9 +290,8 @@ class RemoteLanes:
 
     def _changed(self, lanes: list[int]) -> bool:
         """True if the gateway has other lanes to play than these, or has to hand one over."""
-        if self._playable() != lanes:
-            return True
-        return any(self._board.lane_wanted[lane] != self._actor and self._at_boundary(lane) for lane in lanes)
+        leaving = (lane for lane in lanes if self._board.lane_wanted[lane] != self._actor)
+        return self._playable() != lanes or any(map(self._at_boundary, leaving))
 
     def _lacks(self, lanes: list[int]) -> bool:
         """True if a lane stands where the run ends, without a snapshot."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -346,9 +346,14 @@ class Search:
 
     def _run_trial(self, trial: Trial) -> bool:
         """Run a trial, unless another process does or has; return False if a signal stopped it."""
-        if is_locked(lock := self._lock(trial.number)):
-            return True
-        with locked(lock, "--out", "another process"):
+        lock = self._lock(trial.number)
+        with ExitStack() as held:
+            try:
+                held.enter_context(locked(lock, "--out", "another process"))
+            except ConfigError:
+                if is_locked(lock):
+                    return True
+                raise
             return self.study.trials[trial.number].state is not TrialState.RUNNING or self._train_and_tell(trial)
 
     def _train_and_tell(self, trial: Trial) -> bool:

@@ -46,7 +46,6 @@ from shared.files.strict_json import read_object
 from shared.machine.facts import arithmetic, changes
 from shared.process.ownership import LOCK_FILE, PART, REPORT, require_writable_run
 from shared.process.signals import handle_stop_signals
-from shared.root import LAUNCHER
 from shared.text import PROGRAM, command, flag_of, flags_of, nearest, printable, refused, words_of
 
 SUITES: dict[str, tuple[str, ...]] = {
@@ -218,7 +217,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse_choices(Options, arguments, "suite")
     require("suite", "report", "matplotlib")  # of the report at the end
     options, jobs = (options, jobs_of(options)) if options.repeat is None else repetition(options)
-    with programs_in(options.directory, "a suite that is still going on", options, LAUNCHER) as programs:
+    with programs_in(options.directory, "a suite that is still going on", options) as programs:
         return SuiteRunner(options, jobs, programs).run()
 
 
@@ -280,17 +279,16 @@ class SuiteRunner:
 
     def __init__(self, options: Options, jobs: Sequence[Job], programs: Programs) -> None:
         self._options, self._jobs, self._programs = options, jobs, programs
-        self._stopped = False
         self._failed: list[str] = []
 
     def run(self) -> int:
         """Run all jobs, and write the report. Return the exit code."""
         out, left_out = self._options.directory, tuple[str, ...]()
         try:
-            with handle_stop_signals(self._forward_stop):
+            with handle_stop_signals(lambda number: self._programs.stop()):
                 self._programs.for_each(enumerate(self._jobs, start=1), self._run_job)
             found = [job.directory for job in self._jobs if job.finished]
-            if self._stopped:
+            if self._programs.stops:
                 report = f"{command('report', str(out))}/*-*"
                 print(f"Stopped. The same command continues where it was; a report of what there is: {report}")
             elif found and self._options.repeat is None:
@@ -301,18 +299,18 @@ class SuiteRunner:
         finally:
             for sentence in (*self._failed, *left_out):
                 print(printable(f"{PROGRAM}: {sentence}"), file=sys.stderr)
-        return 1 if self._failed or self._stopped else 0
+        return 1 if self._failed or self._programs.stops else 0
 
     def _run_job(self, numbered: tuple[int, Job]) -> None:
         """Run one job, unless the suite was stopped: the rest of its training, then its evaluations."""
         number, job = numbered
         title = f"[{number}/{len(self._jobs)}] {job.name}"
-        if self._stopped:
+        if self._programs.stops:
             return
         with closing(self._programs.open()) as place:
             if is_locked(job.directory / LOCK_FILE):
                 say(title, f"{job.directory} is in use by a run that may still be saving; waiting for its end.")
-                if not wait_until_free(job.directory / LOCK_FILE, FORMER_RUN_SECONDS, lambda: self._stopped):
+                if not wait_until_free(job.directory / LOCK_FILE, FORMER_RUN_SECONDS, lambda: self._programs.stops > 0):
                     self._failed.append(f"{job.name} was not finished: another run still uses its directory.")
                     return
             if job.finished:
@@ -322,14 +320,14 @@ class SuiteRunner:
             if not self._options.keep_replay:
                 job.drop_replay()
             for kind, (load, version) in job.weights().items():
-                if not self._stopped:
+                if not self._programs.stops:
                     self._evaluate(job, title, place, kind, load, version)
 
     def _train(self, job: Job, title: str, place: Place) -> bool:
         """Do the rest of a training; return False if it was not finished."""
         say(title, f"{'continues' if job.begun else 'begins'} in {job.directory}.")
         code = place.run(lambda: self._words(job, title, place.processor), title, job.directory)
-        if self._stopped:
+        if self._programs.stops:
             return False
         if code != 0 or not job.finished:
             lost = f"its node was lost {MOST_LOSSES} times in a row without a new checkpoint"
@@ -379,11 +377,6 @@ class SuiteRunner:
         code = place.run(lambda: ["eval", "--load", str(load), *options], title, job.directory)
         if code == 0:
             unfinished.replace(target)
-        elif not self._stopped:
+        elif not self._programs.stops:
             why = "its node was lost again and again" if code is None else f"exit code {code}"
             self._failed.append(f"The {kind} weights of {job.name} could not be evaluated: {why}.")
-
-    def _forward_stop(self, number: int) -> None:
-        """Stop the present programs, which save themselves, and start no other."""
-        self._stopped = True
-        self._programs.stop()

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,12 +42,12 @@ class Sample:
         transfer, sent, received: i8[gateways], nanoseconds and bytes.
     """
 
-    def __init__(self, words: NDArray[np.int64], gateways: int = 0) -> None:
-        """`gateways` is their number in the run."""
+    def __init__(self, memory: Memory, words: NDArray[np.int64]) -> None:
+        """A copy of the words of a sample of the run."""
         self.words = words.copy()
         moment = (int(word) for word in self.words[:MOMENT_WORDS])
         self.at, self.steps, self.updates, self.evaluation_waited, self.contention_at, self.others, self.stolen = moment
-        of_gateways = len(self.words) - GATEWAY_WORDS * gateways
+        of_gateways = len(self.words) - GATEWAY_WORDS * memory.plan.elsewhere.actors
         self.busy, self.waited, self.cpu = self.words[MOMENT_WORDS:of_gateways].reshape(COUNTED_WORDS, -1)
         self.transfer, self.sent, self.received = self.words[of_gateways:].reshape(GATEWAY_WORDS, -1)
 
@@ -65,18 +64,12 @@ class Sample:
         counted, reports = [np.array(moment, np.int64), busy, waited, board.cpu_ns], memory.gateways
         if reports is not None:
             counted += [reports.transfer_ns, reports.sent_bytes, reports.received_bytes]
-        return cls(np.concatenate(counted), memory.plan.elsewhere.actors)
-
-    @classmethod
-    def kept(cls, memory: Memory, row: int) -> Self:
-        """The sample that the scribe keeps in a row of the board."""
-        return cls(memory.board.samples[row], memory.plan.elsewhere.actors)
+        return cls(memory, np.concatenate(counted))
 
 
 def roles_between(memory: Memory, old: Sample, new: Sample) -> tuple[RoleStatus, ...]:
     """Every process of the run."""
-    board = memory.board
-    absent = set(Role) - set(memory.plan.roles)
+    board, roles = memory.board, memory.plan.roles
     # A death may take back time attributed to work; a difference is never negative.
     busy, waited = np.maximum(new.busy - old.busy, 0), np.maximum(new.waited - old.waited, 0)
     cores = np.maximum(new.cpu - old.cpu, 0) / (new.at - old.at) if new.at > old.at else None
@@ -90,7 +83,7 @@ def roles_between(memory: Memory, old: Sample, new: Sample) -> tuple[RoleStatus,
             node=_node(memory, process, old, new),
         )
         for process in range(len(board.phase))
-        if memory.plan.processes.role_of(process) not in absent
+        if memory.plan.processes.role_of(process) in roles
     )
 
 

@@ -275,8 +275,8 @@ class MetricsLog:
             self.totals.add(record, episodes)
             self._size += len(content)
 
-    def log_round(self, round_: int, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> bool:
-        """Append a committed round and the episodes that ended in it, in one write.
+    def log_round(self, round_: int, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> None:
+        """Append a committed round and the episodes that ended in it, in one write, unless the file has it already.
 
         Args:
             round_: its number (that of the first round of a record); must grow.
@@ -284,14 +284,11 @@ class MetricsLog:
             values: its other values; numbers that are not finite become null.
             envs: how many play; an episode's clock is (tick + 1) x envs.
 
-        Returns:
-            False if the file has the round already; then nothing is written.
-
         Raises:
             OSError: as the system says it; then the file holds nothing of the round.
         """
         if round_ <= self.last_round:
-            return False
+            return
         lines = [
             {"kind": "episode", "round": round_, "steps": (episode.tick + 1) * envs}
             | dict(zip(("env", "tick", "return", "length"), episode, strict=True))
@@ -304,21 +301,19 @@ class MetricsLog:
         self._append([*lines, record])
         self.totals = totals
         self.last_round = round_
-        return True
 
-    def log_evaluation(self, number: int, round_: int, steps: int, values: Values) -> bool:
-        """Append evaluation `number`, of the version of `round_`; False if the file has it already.
+    def log_evaluation(self, number: int, round_: int, steps: int, values: Values) -> None:
+        """Append evaluation `number`, of the version of `round_`, unless the file has it already.
 
         Raises:
             OSError: as the system says it; then the file holds nothing of it.
         """
         if number in self.evaluations:
-            return False
+            return
         record = {"kind": "evaluation", "evaluation": number, "round": round_, "steps": steps, **values}
         self._append([record])
         self.evaluations.add(number)
         self.totals.add(record)
-        return True
 
     def cut(self, boundary: int | None) -> None:
         """Drop the records after `boundary`, for a run that ends there; None: none. Raises as `cut_metrics`."""

@@ -69,7 +69,6 @@ class OwnMetrics:
             OSError: as the system says it. FileError: the file is no plain one.
         """
         self._path = run_dir / OWN_METRICS_FILE
-        self._events_at = run_dir / OWN_EVENTS
         self._steps, self._note = steps, note
         self._events: EventLog | None = None
         self._pending: list[bytes] = []
@@ -89,7 +88,7 @@ class OwnMetrics:
             from ringside.records.events import EventLog
 
             if self._events is None:
-                self._events = EventLog(self._events_at, self._steps)
+                self._events = EventLog(self._path.parent / OWN_EVENTS, self._steps)
             self._events.own(record["steps"], own_scalars(values))
 
     def flush(self) -> None:

@@ -170,8 +170,7 @@ def _begin_with_weights(memory: Memory, path: Path) -> None:
 def _inexact_since(memory: Memory, manifest: Manifest) -> int:
     """Step from which a resumed run differs bitwise from an undisturbed one; -1: it does not."""
     lost = [] if manifest.has_replay else ["no last round (--no-checkpoint-replay)"]
-    changed = manifest.arithmetic_differences(memory.plan.config) + lost
-    if changed:
+    if changed := manifest.arithmetic_differences(memory.plan.config) + lost:
         disk_trouble.log_line(f"The run continues, but not to the same last bit: {', '.join(changed)}.")
     since = manifest.boundary * memory.run_schedule.round_steps if changed else -1
     return int(manifest.counters.get(INEXACT_SINCE, since))

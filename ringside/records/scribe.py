@@ -34,7 +34,7 @@ from shared.files.atomic import write_atomic
 from shared.files.run_file_names import SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.machine import facts
-from shared.memory.board import METRIC_RECORDS, Phase
+from shared.memory.board import Phase
 from shared.memory.boundary import Moved, capture, newest_boundary
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
@@ -53,13 +53,12 @@ def record_values(
     """
     run_schedule, board, config = memory.run_schedule, memory.board, memory.plan.config
     steps, frames = (stop - first) * run_schedule.round_steps, config.play.frames_per_step
-    has_epsilon = run_schedule.method.has_epsilon and not config.explore.epsilon_by_worker
     updates = run_schedule.updates_before(stop) - run_schedule.updates_before(first)
     ticks = first * run_schedule.round_ticks, stop * run_schedule.round_ticks
     values: dict[str, float | int | None] = {
         "frames": None if frames is None else stop * run_schedule.round_steps * frames,
         "updates": run_schedule.updates_before(stop),
-        "epsilon": run_schedule.epsilon(ticks[1], config.explore) if has_epsilon else None,
+        "epsilon": run_schedule.epsilon_of_all(ticks[1], config.explore),
         "learning_rate": run_schedule.learning_rate(stop - 1, config.learn),
         "samples_per_step": updates * run_schedule.update_samples / steps,
         "valid_steps": None,
@@ -70,10 +69,7 @@ def record_values(
         if config.algorithm.method == "c51":
             values["outside_support"] = outside_support(ring, *ticks, config)
     number = run_schedule.record_number(stop)
-    former, row = (
-        dict(zip(board.metric_names, board.metrics[each % METRIC_RECORDS].tolist(), strict=True))
-        for each in (number - 1, number)
-    )
+    former, row = map(board.metrics_of, (number - 1, number))
     if row["boundary"] == stop:  # else the learner has reused the row
         begun, at = float(board.begun_ns[0]) / 1e9, row["committed_at"]
         # The first record after a start, with no row before it, is measured from the start.
@@ -84,7 +80,7 @@ def record_values(
         values["frames_per_second"] = None if frames is None else steps * frames / seconds
         values["updates_per_second"] = row["updates"] / seconds  # counted by the learner
     # Busy shares since the newest record. Where nodes play, theirs is that of the actors.
-    groups = load_between(memory, Sample.kept(memory, NEWEST), sample).groups
+    groups = load_between(memory, Sample(memory, board.samples[NEWEST]), sample).groups
     shares = {name: group.busy for name, group in groups.items()}
     shares |= {"actors": shares["nodes"]} if "nodes" in shares else {}
     names = ("workers",) if run_schedule.workers else ("learner", "inference", "actors")
@@ -145,10 +141,6 @@ class Retry:
         self.at, self.error = time.monotonic() + self._seconds, error.errno or errno.EIO
         self._seconds = min(2 * self._seconds, RETRY_SECONDS)
 
-    def succeed(self) -> None:
-        """Forget the refusals."""
-        self.at, self.error, self._seconds = 0.0, 0, FIRST_RETRY_SECONDS
-
 
 class Scribe:
     """Recorder of one run. Its state can be rebuilt from shared memory and files."""
@@ -197,21 +189,23 @@ class Scribe:
 
     def work(self) -> None:
         """Record the most urgent thing that is due. What the disk refuses is reported and tried again later."""
-        if self._evaluation_due() and self._record(self.retries["evaluations"], self._record_evaluation):
+        if self._evaluation_due() and self._record("evaluations", self._record_evaluation):
             return
-        if self._save_due() and self._record(self.retries["checkpoints"], lambda: self.save() >= 0):
+        if self._save_due() and self._record("checkpoints", lambda: self.save() >= 0):
             return
         if self._record_due():  # the last, since in a fast run one is always due
-            self._record(self.retries["records"], self._record_rounds)
+            self._record("records", self._record_rounds)
 
-    def _record(self, retry: Retry, record: Callable[[], bool]) -> bool:
-        """Return what `record` does: False if it can record nothing now. Also False if the disk refuses."""
+    def _record(self, kind: str, record: Callable[[], bool | None]) -> bool:
+        """Record something of a kind. Return False if nothing can be recorded now, which `record` says by False."""
         try:
             self._files.require_own_directory()
-            recorded = record()
+            recorded = record() is not False
         except OSError as error:
-            self.report(error, retry)
+            self.report(error, kind)
             return False
+        if recorded:
+            self.retries[kind] = Retry()
         self._publish_trouble()
         return recorded
 
@@ -219,8 +213,8 @@ class Scribe:
         """Oldest tick that no lane can overwrite now."""
         return self._run_schedule.oldest_readable_tick(self._board.committed)
 
-    def _record_rounds(self) -> bool:
-        """Write the next record: metrics, events and, of a replay, the segments that end with it. Return True.
+    def _record_rounds(self) -> None:
+        """Write the next record: metrics, events and, of a replay, the segments that end with it.
 
         Raises:
             OSError: the disk refuses; the whole record is retried.
@@ -242,14 +236,13 @@ class Scribe:
             for index in range(first // run_schedule.segment_rounds, stop // run_schedule.segment_rounds):
                 if self.retries["segments"].may_try:
                     segment = segment_of(run_schedule, index)
-                    self._record(self.retries["segments"], partial(self._add_segment_of_record, segment))
+                    self._record("segments", partial(self._add_segment_of_record, segment))
         publish_totals(self._board, log.totals, values)
         if first < run_schedule.first_learning_round <= stop:
             self._board.samples[LEARNING] = sample.words
         self._board.samples[NEWEST] = sample.words
         self._board.written[0] = stop
-        self.retries["records"].succeed()
-        return True
+        self.retries["records"] = Retry()
 
     def _read_rounds(self, first: int, stop: int, sample: Sample) -> tuple[dict[str, Any], list[Episode]]:
         """Values and episodes of the record of the rounds [first, stop).
@@ -264,12 +257,10 @@ class Scribe:
                 return values, episodes
         return record_values(self._memory, first, stop, sample, held=False), []
 
-    def _add_segment_of_record(self, segment: Segment) -> bool:
-        """Add a segment that is complete. Return True. Of one that is refused the next checkpoint tries again."""
+    def _add_segment_of_record(self, segment: Segment) -> None:
+        """Add a segment that is complete. Of one that is refused the next checkpoint tries again."""
         with suppress(Moved):  # then it has left the replay window, too
             self._add_segment(segment)
-        self.retries["segments"].succeed()
-        return True
 
     def _add_segment(self, segment: Segment, needed_from: int = 0) -> None:
         """Compress a segment of which the ticks from `needed_from` are needed.
@@ -283,8 +274,8 @@ class Scribe:
             self._files.checkpoints.discard_segment(segment.name)
             raise Moved(f"{segment.name} was overwritten during compression.")
 
-    def _record_evaluation(self) -> bool:
-        """Record the next evaluation, and save its version if it is the best so far. Return True."""
+    def _record_evaluation(self) -> None:
+        """Record the next evaluation, and save its version if it is the best so far."""
         queue, number = self._memory.evaluations, self._memory.evaluations.logged.read()
         place = number % len(queue.returns)
         steps = int(queue.step[place])
@@ -306,8 +297,6 @@ class Scribe:
             self._files.events.evaluation(steps, values)
         self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean)
         queue.logged.publish(number + 1)
-        self.retries["evaluations"].succeed()
-        return True
 
     def save(self) -> int:
         """Write a checkpoint of the newest boundary and return the boundary; -1: none yet, or rounds passed too fast.
@@ -337,13 +326,12 @@ class Scribe:
             count = np.nan_to_num(self._board.checkpoint[-1]) + 1
             self._board.checkpoint[:] = size, time.monotonic() - begun, boundary * self._run_schedule.round_steps, count
             self._board.saved[0] = boundary
-            self.retries["checkpoints"].succeed()
             return boundary
         return -1
 
-    def report(self, error: OSError, retry: Retry) -> None:
+    def report(self, error: OSError, kind: str) -> None:
         """Report an error of the disk, and plan a retry with reopened files."""
-        retry.postpone(error)
+        self.retries[kind].postpone(error)
         disk_trouble.log_line(f"Could not write: {error}. The run continues and retries.")
         self._publish_trouble()
         self._files.reopen()
@@ -363,7 +351,7 @@ class Scribe:
         """
         self._files.require_own_directory()
         boundary = self.save()
-        self.retries["evaluations"].succeed()
+        self.retries["evaluations"] = Retry()
         while self._evaluation_due():
             self._record_evaluation()
         if 0 <= boundary < self._board.written[0]:  # the run stopped at its newest snapshot
@@ -416,7 +404,7 @@ def _close(scribe: Scribe, waiter: Waiter, run_dir: Path) -> None:
         try:
             return scribe.close()
         except OSError as error:
-            scribe.report(error, scribe.retries["end"])
+            scribe.report(error, "end")
             if time.monotonic() >= last_try_at:
                 raise FatalError(disk_trouble.without_checkpoint(error.errno or errno.EIO, run_dir)) from error
         try:

@@ -104,7 +104,7 @@ def _load_fields(memory: Memory) -> dict[str, Any]:
     has the samples, because at the end of a run the other processes are gone.
     """
     board = memory.board
-    learning, newest = (Sample.kept(memory, row) for row in (LEARNING, NEWEST))
+    learning, newest = (Sample(memory, board.samples[row]) for row in (LEARNING, NEWEST))
     load, cores = load_between(memory, learning, newest), facts.usable_cores()
     bottleneck = find_bottleneck(load, cores)
     return {

@@ -73,8 +73,9 @@ def tracking(run: ResolvedRun, poll: Callable[[T], None], note: Callable[[str], 
 def _abandon() -> None:
     """End the processes of the package: else the end of this process would wait for them."""
     for child in psutil.Process().children():
-        if child.name().startswith(WANDB):
-            child.kill()
+        with suppress(psutil.NoSuchProcess):
+            if child.name().startswith(WANDB):
+                child.kill()
     import wandb
 
     with suppress(Exception):

@@ -192,14 +192,12 @@ class Estimate:
     high: float | None = None
 
 
-def bootstrap(
-    games: Sequence[NDArray[np.float64]], statistic: Statistic, replicates: int, confidence: float = CONFIDENCE
-) -> NDArray[np.float64]:
+def bootstrap(games: Sequence[NDArray[np.float64]], statistic: Statistic, replicates: int) -> NDArray[np.float64]:
     """Statistic of the scores of games, and both ends of its percentile interval by the stratified bootstrap, [3, ...].
 
     The same scores always give the same interval.
     """
-    generator, tail = np.random.default_rng(0), (1 - confidence) / 2
+    generator, tail = np.random.default_rng(0), (1 - CONFIDENCE) / 2
     drawn = [runs[generator.integers(len(runs), size=(replicates, len(runs)))] for runs in games]
     value = statistic([runs[None, :] for runs in games])[0]
     return np.stack([value, *np.quantile(statistic(drawn), (tail, 1 - tail), axis=0)])

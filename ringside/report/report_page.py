@@ -160,15 +160,13 @@ def _arithmetic(comparison: Comparison) -> Iterator[str]:
     if inexact := [run for run in comparison.runs if (run.summary or {}).get("exact") is False]:
         yield f"A repetition would not give the same bits: {_named(inexact)}."
     for arm in comparison.arms:
-        rows = {name: values for name, values in differences(arm.runs).items() if name in ARITHMETIC}
-        if rows:
+        if rows := {name: values for name, values in differences(arm.runs).items() if name in ARITHMETIC}:
             described = ", ".join(f"{flag_of(name)} {_distinct(values)}" for name, values in rows.items())
             yield f"Runs of {arm.label} were computed differently: {described}."
     between = differences([arm.runs[0] for arm in comparison.arms], IGNORED_SETTINGS)
     if set(between) == {"precision"}:
         yield f"The configurations differ in --precision alone: {_distinct(between['precision'])}."
-    shared = {run: taken for run in comparison.runs if (taken := _shared_cores(run)) >= WORTH_SAYING}
-    if shared:
+    if shared := {run: taken for run in comparison.runs if (taken := _shared_cores(run)) >= WORTH_SAYING}:
         yield (
             f"Other programs or virtual machines used up to {max(shared.values()):.0%} of the cores of "
             f"{_named([*shared])}: speeds shown are too low."

@@ -105,10 +105,8 @@ class _Trial:
         self._env, self._call = env, "its import, or its factory"
         self._connection, theirs = multiprocess.Pipe(duplex=False)
         self._process = ChildProcess(target=env_trial.main, args=(theirs, env, frames), daemon=True)
-        try:
+        with theirs:
             self._process.start()
-        finally:
-            theirs.close()
 
     def sample(self, begun: float) -> EnvSample:
         """Result of the process. Raises `EnvError` if the env cannot be used, or does not return."""
@@ -310,8 +308,6 @@ def require_run_directory(path: Path, *, continues: bool, **code: str | None) ->
 
     `code`: the settings of `code_named`, which --resume requires again.
     """
-    if os.path.exists(path) and not os.path.isdir(path):  # neither raises
-        raise ConfigError(f"--run-dir {path} is a file, not a directory.")
     ownership.require_writable_run(path, "--run-dir")
     if any(path.glob("checkpoints/checkpoint-*.json")) and not continues:
         more = "N" if read_object(path / SUMMARY_FILE).get("finished") is True else None

@@ -11,7 +11,6 @@ from ringside.records.metrics import evaluations_in, require_readable
 from ringside.records.summary import INEXACT_SINCE
 from ringside.run import checks
 from ringside.run.checks import action_names_of, look_at, require_env_fits
-from ringside.run.config_file import starting_point
 from ringside.run.torso_look import torso_of_run
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.finding import find_checkpoint, newest_usable
@@ -35,7 +34,7 @@ from shared.text import flags_of, refused, words_of
 def settings_beside_preset(config: Config, preset: str) -> dict[str, Any]:
     """Flat settings that differ from those that --preset and --method give."""
     given = config.to_flat()
-    start = starting_point(preset, None)
+    start = PRESETS[preset]
     # Another method resets what has no effect on it, and refuses it as a flag.
     defaults = start.with_settings(method=given["method"]).to_flat() | {"method": start.algorithm.method}
     return {name: value for name, value in given.items() if value != defaults.get(name)}

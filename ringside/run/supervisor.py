@@ -111,8 +111,8 @@ class Supervisor:
 
     # --- running
 
-    def run(self) -> bool:
-        """Run to the end. Return True if all rounds were committed, False if the run was stopped before.
+    def run(self) -> None:
+        """Run to the end, or until a stop.
 
         Raises:
             RunFailed: a role died too often, or a restart cannot help.
@@ -127,7 +127,6 @@ class Supervisor:
             raise RunFailed(self._failure) from self._callback_error
         if self._callback_error is not None:
             raise self._callback_error
-        return self._board.complete
 
     def _supervise(self) -> None:
         """Start all processes, and poll until the last has ended."""
@@ -430,7 +429,7 @@ class Supervisor:
 def _balance(plan: Plan, memory: Memory, note: Callable[[str], None]) -> Callable[[], Sequence[int]]:
     """The function that writes the wanted owners of lanes and returns the actors to wake."""
     if plan.elsewhere.actors:
-        return import_module(plan.elsewhere.module).make_balancer(memory, note).measure
+        return import_module(plan.elsewhere.module).GatewayBalancer(memory, note).measure
     balances = plan.config.machine.balance == "auto" and plan.player is Role.ACTOR and plan.env_repeats
     return Balancer(memory.board, plan.processes, plan.cell_lanes).measure if balances else lambda: ()
 

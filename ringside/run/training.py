@@ -88,8 +88,7 @@ def dispatching(
         try:
             for record in unsent.records() if callbacks != NO_CALLBACKS else ():
                 callback: Callback | None = getattr(callbacks, f"on_{record['kind']}")
-                values = None if callback is None else callback(dict(record))
-                if values:
+                if callback is not None and (values := callback(dict(record))):
                     own.add(record, checked_values(values, f"on_{record['kind']}"))
         finally:
             own.flush()
@@ -185,7 +184,7 @@ def run_plan(
         def look(memory: Memory) -> None:
             """Pass state and new records on, several times a second. Raises `StopTraining` at --stop-at."""
             if not observers:
-                observers.append(Observer(memory, resumed=checkpoint is not None))
+                observers.append(Observer(memory))
                 _announce(ready, memory, note)
             on_status(status := observers[0].observe())
             if memory.board.prepared[0]:  # a resume has cut the records to its boundary

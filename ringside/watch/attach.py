@@ -53,12 +53,11 @@ def runs_below(runs: Path) -> list[tuple[float, Path]]:
     """
     found = []
     with _refusals(runs):
-        for pattern in (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}"):  # the second pattern: runs of a suite
-            for config in runs.glob(pattern):
-                with suppress(FileNotFoundError):  # removed since it was listed
-                    status = config.lstat()
-                    if not stat.S_ISLNK(status.st_mode):
-                        found.append((status.st_mtime, config.parent))
+        for config in (*runs.glob(f"*/{CONFIG_FILE}"), *runs.glob(f"*/*/{CONFIG_FILE}")):  # and the runs of suites
+            with suppress(FileNotFoundError):  # removed since it was listed
+                status = config.lstat()
+                if not stat.S_ISLNK(status.st_mode):
+                    found.append((status.st_mtime, config.parent))
     return found
 
 

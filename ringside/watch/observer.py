@@ -24,7 +24,6 @@ from ringside.watch.status import CheckpointStatus, Status, planned
 from shared.config.method_declaration import C51Settings
 from shared.files import disk_trouble
 from shared.machine.facts import usable_cores
-from shared.memory.board import METRIC_RECORDS
 from shared.memory.run_memory import Memory
 
 PATIENCE_UPDATES = 20_000
@@ -52,24 +51,22 @@ SAMPLE_SECONDS = 1.0
 class Observer:
     """Observer of one run; keeps some samples for speeds."""
 
-    def __init__(self, memory: Memory, *, resumed: bool = False) -> None:
-        """`resumed`: there is a checkpoint already."""
+    def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._config = config = memory.plan.config
         self._cores = usable_cores()
         self._planned = planned(config, memory.run_schedule, config.run.run_dir)
-        self._resumed = resumed
         self._first_committed: int | None = None
         self._first_steps = 0
         self._collapsed = False
-        newest = Sample.kept(memory, NEWEST)
+        newest = Sample(memory, memory.board.samples[NEWEST])
         self._prepared = bool(newest.at)
         # Where the run is under way, its newest record gives a speed at once.
         self._samples = deque([newest] if newest.at else [])
 
     def observe(self) -> Status:
         """The current status. Costs some hundred microseconds."""
-        board, run_schedule, explore = self._memory.board, self._memory.run_schedule, self._config.explore
+        board, run_schedule = self._memory.board, self._memory.run_schedule
         now = time.monotonic()
         prepared = bool(board.prepared[0])  # read before the steps that it guards
         current = Sample.take(self._memory, round(now * 1e9))
@@ -80,7 +77,6 @@ class Observer:
         if prepared and self._first_committed is None:
             self._first_committed = committed
         speed = load.steps_per_second
-        has_epsilon = run_schedule.method.has_epsilon and not explore.epsilon_by_worker
         known, stops_at, episodes = self._figures(), board.stops_at, int(board.episodes[0])
         return replace(
             self._planned,
@@ -94,9 +90,8 @@ class Observer:
             steps_per_second=speed,
             updates=updates,
             updates_per_second=load.updates_per_second,
-            can_be_saved=board.committed >= 0 or self._resumed,
-            learning=updates > 0,
-            epsilon=run_schedule.epsilon(steps // run_schedule.envs, explore) if has_epsilon else None,
+            can_be_saved=board.committed >= 0 or self._config.run.resume is not None,
+            epsilon=run_schedule.epsilon_of_all(steps // run_schedule.envs, self._config.explore),
             episodes=episodes,
             mean_return_100=_known(board.mean_return_100[0]),
             best_return=_known(board.best_return[0]),
@@ -131,9 +126,8 @@ class Observer:
 
     def _figures(self) -> dict[str, float | None]:
         """The learner's metrics of the newest record."""
-        board, run_schedule = self._memory.board, self._memory.run_schedule
-        row = board.metrics[run_schedule.record_number(board.newest_record) % METRIC_RECORDS]
-        return {name: _known(value) for name, value in zip(board.metric_names, row, strict=True)}
+        number = self._memory.run_schedule.record_number(self._memory.board.newest_record)
+        return {name: _known(value) for name, value in self._memory.board.metrics_of(number).items()}
 
     def _pace_may_fall(self, committed: int) -> bool:
         """True until a round with learning is complete: lanes play ahead of the learner, then wait for it."""

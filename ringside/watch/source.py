@@ -347,10 +347,9 @@ class Runs:
         """`run`: show this one only. Raises `ConfigError` if it cannot be watched."""
         self.directory = directory
         self._only = run
-        self._paths: list[Path] = []
+        self._paths = [] if run is None else [run]
         self._sources: dict[Path, Source] = {}
         if run is not None:
-            self._paths.append(run)
             self.source(0).attach()
 
     def listed(self) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def left(status: Status) -> str:
 def figures(status: Status) -> list[tuple[str, str]]:
     """Labels and values of a run's figures, in the order of every display."""
     learning = f"{number(status.updates_per_second, 0)} updates/s"
-    if not status.learning and status.learning_begins is not None:
+    if not status.updates and status.learning_begins is not None:
         learning = f"from step {number(status.learning_begins, 0)} on"
     evaluated = saved = UNKNOWN
     if (found := status.evaluation) is not None:
@@ -213,8 +213,6 @@ class Status:
     updates_per_second: float | None = None
     can_be_saved: bool = False
     """True once a stop can save a boundary, or a resumed run has a saved one."""
-    learning: bool = False
-    """True if updates have begun."""
     learning_begins: int | None = None
     """Step of the first update; None: the run has none."""
     epsilon: float | None = None

@@ -194,11 +194,6 @@ class MethodDeclaration:
     settings: type[MethodSettings] = MethodSettings
     """Frozen dataclass of its own settings, as `C51Settings`; every field has a default and a docstring
     for --help. The learner finds an instance at `config.algorithm.settings`."""
-    slot_fields: tuple[SlotField, ...] = ()
-    """Fields of a ring's slot beside those of every method; a categorical action rule needs `log_prob`."""
-    states: tuple[str, ...] = ("online", "target", "moment1", "moment2")
-    """Float32 vectors that the learner snapshots, each as long as the parameters. The snapshot omits `target` where the
-    target network equals the online network at every boundary."""
     metrics: tuple[str, ...] = ("loss", "mean_q", "gradient_norm", "q_spread")
     """Means over the updates of a record, in the order of `Board.metrics`."""
     head: Literal["q", "policy_value"] = "q"
@@ -224,6 +219,11 @@ class MethodDeclaration:
     def samples_actions(self) -> bool:
         """True if inference samples the actions from a policy."""
         return self.action_rule == "categorical"
+
+    @property
+    def slot_fields(self) -> tuple[SlotField, ...]:
+        """Fields of a ring's slot beside those of every method: with a sampled action its `log_prob`."""
+        return (("log_prob", "f4", ()),) if self.samples_actions else ()
 
     def provides(self, need: Need) -> bool:
         """True if the method has what some setting needs."""
@@ -258,8 +258,6 @@ A2C = MethodDeclaration(
     "a2c",
     "learner.methods.a2c:A2C",
     ActorCriticSettings,
-    slot_fields=(("log_prob", "f4", ()),),
-    states=("online", "moment1", "moment2"),
     metrics=("loss", "mean_value", "gradient_norm", "entropy", "kl", "explained_variance"),
     head="policy_value",
     action_rule="categorical",
@@ -279,7 +277,6 @@ PQN = MethodDeclaration(
     "pqn",
     "learner.methods.pqn:PQN",
     PQNSettings,
-    states=A2C.states,
     has_target_network=False,
     on_policy=True,
 )

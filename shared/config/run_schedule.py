@@ -68,7 +68,7 @@ class RunSchedule:
     learning_starts_ticks: int
     """Ticks of each lane before epsilon falls."""
     method: MethodDeclaration
-    """Declaration of the method, whose slot fields, states and metrics the shared memory holds."""
+    """Declaration of the method, whose slot fields and metrics the shared memory holds."""
     n_step: int = 1
     priority_ticks: int = 0
     """Ticks with priorities, independent of the total; 0: sampling is uniform."""
@@ -177,6 +177,10 @@ class RunSchedule:
         steps = (tick - self.learning_starts_ticks) * self.envs
         share = min(1.0, max(0.0, steps / max(1, explore.epsilon_steps)))
         return explore.epsilon_start + share * (explore.epsilon_end - explore.epsilon_start)
+
+    def epsilon_of_all(self, tick: int, explore: Explore) -> float | None:
+        """Epsilon of all lanes at a tick; None: the method has none, or each worker its own."""
+        return self.epsilon(tick, explore) if self.method.has_epsilon and not explore.epsilon_by_worker else None
 
     def annealed(self, round_: int, start: float, end: float | None) -> float:
         """The value of an annealed setting in a round, linear in the steps played before it.

@@ -28,7 +28,7 @@ def log_line(text: str) -> None:
     """Write a line to standard error, where a process of a run has its log; a full disk loses the line, no more."""
     with suppress(OSError, ValueError):  # of a stream that code of the user has closed
         print(end="", flush=True)  # else what the process printed before would come after the line
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 
 

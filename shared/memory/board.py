@@ -127,6 +127,10 @@ class Board(SharedFields):
         self.run_schedule = run_schedule
         self.metric_names = (*run_schedule.method.metrics, *RECORD_METRICS)
 
+    def metrics_of(self, number: int) -> dict[str, float]:
+        """Metrics of a record by name, or of a later one that has taken its row."""
+        return dict(zip(self.metric_names, self.metrics[number % METRIC_RECORDS].tolist(), strict=True))
+
     @staticmethod
     def sizes(run_schedule: RunSchedule, processes: int, gateways: int = 0) -> dict[str, int]:
         """Sizes of the board's fields; gateways are among the processes."""

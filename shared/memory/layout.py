@@ -179,6 +179,11 @@ def float64(name: str, shape: Shape, writer: str, meaning: str) -> NDArray[np.fl
     return _Declaration(name, "f8", shape, writer, meaning)  # type: ignore[return-value]
 
 
+def texts(name: str, shape: Shape, length: int, writer: str, meaning: str) -> NDArray[np.bytes_]:
+    """Declare an array of texts, which numpy cuts to so many bytes or fills up with zeros."""
+    return _Declaration(name, f"S{length}", shape, writer, meaning)  # type: ignore[return-value]
+
+
 def sequence(name: str, writer: str, meaning: str) -> Sequence:
     """Declare a counter that publishes data."""
     return _Declaration(name, "i8", ONE, writer, meaning, Sequence)  # type: ignore[return-value]

@@ -35,7 +35,7 @@ class Elsewhere:
 
     actors: int = 0
     module: str = ""
-    """Module with `main(child_spec)`, which their processes run, and `make_balancer(memory, note)`, which divides the
+    """Module with `main(child_spec)`, which their processes run, and `GatewayBalancer(memory, note)`, which divides the
     lanes before any process starts; its `measure` moves them later, as that of `ringside.run.lane_balance.Balancer`."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """For the module."""

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from shared.config.method_declaration import SlotField
 from shared.config.run_schedule import RECURRENT_STATE, RunSchedule
-from shared.errors import ConfigError
 from shared.frame_shape import FrameShape
 from shared.memory.layout import Field, Views
 
@@ -32,23 +31,11 @@ SLOT_FIELDS: tuple[SlotField, ...] = (
     ("episode_steps", "u2", ()),  # its steps up to and including this one
 )
 """Fields of a slot with every method, with frames of the default shape."""
-_DECLARED_AFTER = "action"
 
 
 def slot_fields(run_schedule: RunSchedule) -> tuple[SlotField, ...]:
-    """Fields of a slot of a run: those that inference sends with the action stand after it.
-
-    Raises:
-        ConfigError: the method declares a field of every slot again.
-    """
-    names = [name for name, _, _ in SLOT_FIELDS]
-    for name, _, _ in run_schedule.reply_fields:
-        if name in names:
-            method = run_schedule.method.name
-            raise ConfigError(f"The method {method} declares the slot field {name!r}, which every slot has.")
-    end = names.index(_DECLARED_AFTER) + 1
-    fields = SLOT_FIELDS[:end] + run_schedule.reply_fields + SLOT_FIELDS[end:]
-    frame = run_schedule.frames.frame
+    """Fields of a slot of a run: those that inference sends with the action stand after it."""
+    fields, frame = SLOT_FIELDS[:2] + run_schedule.reply_fields + SLOT_FIELDS[2:], run_schedule.frames.frame
     return tuple((name, dtype, frame if name == "frame" else shape) for name, dtype, shape in fields)
 
 
@@ -90,10 +77,11 @@ class Ring:
         self.field["truncated"][lane, slots[tick], env] = 1
         self.field["episode_steps"][lane, slots[tick], env] = 0
 
-    def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of (env, tick) pairs; the arguments broadcast."""
+    def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64], ticks: int | None = None) -> NDArray[np.int64]:
+        """Rows of (env, tick) pairs, which broadcast, in lanes of so many `ticks`; default: those of the ring."""
         lane, j = np.divmod(env, self.run_schedule.lane_envs)
-        return (lane * self.run_schedule.capacity + tick % self.run_schedule.capacity) * self.run_schedule.lane_envs + j
+        ticks = ticks or self.run_schedule.capacity
+        return (lane * ticks + tick % ticks) * self.run_schedule.lane_envs + j
 
     def stack_rows(
         self, env: NDArray[np.int64], tick: NDArray[np.int64]

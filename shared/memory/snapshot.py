@@ -31,7 +31,7 @@ def state_lengths(run_schedule: RunSchedule, parameters: int) -> dict[str, int]:
 
     The target network is left out where it equals the online network at every boundary.
     """
-    names = [name for name in run_schedule.method.states if name != "target" or run_schedule.has_own_target]
+    names = ("online", *(["target"] if run_schedule.has_own_target else []), "moment1", "moment2")
     leaves = {PRIORITIES: run_schedule.priorities + 1} if run_schedule.priorities else {}
     return dict.fromkeys(names, parameters) | leaves
 

@@ -8,8 +8,6 @@ register_method(
         "reinforce",
         "tests.support.reinforce_loss:Reinforce",
         ActorCriticSettings,
-        slot_fields=(("log_prob", "f4", ()),),
-        states=("online", "moment1", "moment2"),
         metrics=("loss", "gradient_norm", "baseline"),
         head="policy_value",
         action_rule="categorical",

@@ -8,8 +8,7 @@ from shared.config import method_declaration
 from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, add_method
 
 _DECLARED: dict[str, Any] = {"head": "policy_value", "action_rule": "categorical", "settings": OnPolicySettings}
-_DECLARED |= {"states": ("online", "moment1", "moment2"), "metrics": ("loss", "entropy")}
-_DECLARED |= {"slot_fields": (("log_prob", "f4", ()),), "has_target_network": False, "on_policy": True}
+_DECLARED |= {"metrics": ("loss", "entropy"), "has_target_network": False, "on_policy": True}
 SAMPLED = MethodDeclaration("sampled", "tests.support.sampled_method:NoClass", **_DECLARED)
 
 

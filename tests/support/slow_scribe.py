@@ -16,9 +16,9 @@ RECORD_SECONDS = 0.1
 class SlowScribe(scribe.Scribe):
     """Takes its time."""
 
-    def _record_rounds(self) -> bool:
+    def _record_rounds(self) -> None:
         compute(RECORD_SECONDS)
-        return super()._record_rounds()
+        super()._record_rounds()
 
 
 def main(child_spec: ChildSpec) -> None:

@@ -49,7 +49,7 @@ function mode() {
   if (!state.living) return [state.finished ? "finished" : state.prepared ? "stopped" : "not running", "ended"];
   if (!state.prepared || !state.status.steps) return ["starting", "starting"];
   if (view.paused) return ["held", "held"];
-  return [state.finished ? "finishing" : state.status.learning ? "learning" : "playing", "live"];
+  return [state.finished ? "finishing" : state.status.updates ? "learning" : "playing", "live"];
 }
 
 function showState() {
@@ -63,7 +63,7 @@ function showState() {
     status.elapsed !== null && `${duration(status.elapsed)} so far`,
     status.time_left !== null && `${state.left} left`,
     status.stop_at !== null && `--stop-at ${status.stop_at}`,
-    living && !status.learning && status.learning_begins && `learning from step ${count(status.learning_begins)} on`,
+    living && !status.updates && status.learning_begins && `learning from step ${count(status.learning_begins)} on`,
   ].filter(Boolean).join(" · "));
   showFigures(status);
   status.roles.forEach(showRole);

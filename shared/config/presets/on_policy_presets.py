@@ -11,13 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.config.method_declaration import (
-    A3CSettings,
-    ActorCriticSettings,
-    PPOSettings,
-    PQNSettings,
-    VTraceSettings,
-)
+from shared.config.method_declaration import PPOSettings
 from shared.config.sections import Algorithm, Evaluate, Explore, Learn, Play
 from shared.config.settings import Config
 
@@ -38,19 +32,7 @@ PPO = Config(
         optimizer_decay=0.999,
         optimizer_epsilon=1e-5,
     ),
-    algorithm=Algorithm(
-        method="ppo",
-        settings=PPOSettings(
-            epochs=4,
-            trace=0.95,
-            clip_ratio=0.1,
-            clip_value=True,
-            normalize_advantage=True,
-            value_weight=0.5,
-            entropy_weight=0.01,
-        ),
-        clip_gradient=0.5,
-    ),
+    algorithm=Algorithm(method="ppo", clip_gradient=0.5),
     evaluate=_EVALUATE,
 )
 """PPO with the numbers of CleanRL's ppo_atari: 8 envs, rollouts of 128 steps, four passes in four minibatches, Adam at
@@ -91,11 +73,7 @@ A2C = Config(
         optimizer_decay=0.99,
         optimizer_epsilon=1e-5,
     ),
-    algorithm=Algorithm(
-        method="a2c",
-        settings=ActorCriticSettings(trace=1.0, value_weight=0.5, entropy_weight=0.01),
-        clip_gradient=0.5,
-    ),
+    algorithm=Algorithm(method="a2c", clip_gradient=0.5),
     evaluate=_EVALUATE,
 )
 """A2C with the numbers of Stable-Baselines3's zoo (a2c.yml) and class: 16 envs x 5 steps, one update a round, RMSProp
@@ -120,10 +98,7 @@ A3C = Config(
         optimizer_decay=0.999,
         optimizer_epsilon=1e-3,
     ),
-    algorithm=Algorithm(
-        method="a3c",
-        settings=A3CSettings(trace=1.0, value_weight=1.0, entropy_weight=0.01, rho_max=10.0, return_steps=5),
-    ),
+    algorithm=Algorithm(method="a3c"),
     evaluate=_EVALUATE,
 )
 """Batched A3C with the numbers of tensorpack's example A3C-Gym: batches of 128, returns of at most 5
@@ -151,10 +126,7 @@ A3C_ASYNC = Config(
         optimizer_decay=0.99,
         optimizer_epsilon=0.1,
     ),
-    algorithm=Algorithm(
-        method="a2c",
-        settings=ActorCriticSettings(trace=1.0, value_weight=0.5, entropy_weight=0.01),
-    ),
+    algorithm=Algorithm(method="a2c"),
     evaluate=_EVALUATE,
 )
 """A3C of Mnih et al. 2016, section 5.1 and supplementary section 8: 16 workers, a gradient of 5 steps each, RMSProp
@@ -195,12 +167,8 @@ IMPALA = Config(
         optimizer_decay=0.99,
         optimizer_epsilon=0.01,
     ),
-    algorithm=Algorithm(
-        method="vtrace",
-        settings=VTraceSettings(trace=1.0, rho_max=1.0, c_max=1.0, value_weight=0.5, entropy_weight=0.01),
-        # Of the mean, as every norm here; 40 of their sum over 640 steps.
-        clip_gradient=40.0 / 640,
-    ),
+    # Of the mean, as every norm here; 40 of their sum over 640 steps.
+    algorithm=Algorithm(method="vtrace", clip_gradient=40.0 / 640),
     evaluate=_EVALUATE,
 )
 """IMPALA: V-trace on batches of 32 rollouts of 20 steps, losses summed, RMSProp at 6e-4 down to 0 over 200 million
@@ -223,7 +191,7 @@ PQN = Config(
         optimizer_epsilon=1e-8,
         initial="orthogonal",
     ),
-    algorithm=Algorithm(method="pqn", settings=PQNSettings(epochs=2, trace=0.65), clip_gradient=10.0, normalize="all"),
+    algorithm=Algorithm(method="pqn", clip_gradient=10.0, normalize="all"),
     explore=Explore(epsilon_start=1.0, epsilon_end=0.001, epsilon_steps=5_000_000),
     evaluate=Evaluate(eval_epsilon=0.0, eval_max_frames=108_000),
 )

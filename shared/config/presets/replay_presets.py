@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.config.method_declaration import C51Settings, IQNSettings, QRDQNSettings
+from shared.config.method_declaration import C51Settings, IQNSettings
 from shared.config.sections import Algorithm, Evaluate, Explore, Learn, Machine, Play
 from shared.config.settings import Config
 
@@ -59,7 +59,7 @@ evaluation. Left out: the gradient that enters the convolutions is not scaled by
 C51 = replace(
     NATURE,
     learn=replace(NATURE.learn, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=0.01 / 32),
-    algorithm=Algorithm(method="c51", settings=C51Settings(atoms=51, v_min=-10.0, v_max=10.0)),
+    algorithm=Algorithm(method="c51"),
     explore=replace(NATURE.explore, epsilon_end=0.01),
     evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
 )
@@ -80,7 +80,6 @@ RAINBOW = Config(
     ),
     algorithm=Algorithm(
         method="c51",
-        settings=C51Settings(atoms=51, v_min=-10.0, v_max=10.0),
         double=True,
         dueling=True,
         noisy=True,
@@ -191,10 +190,8 @@ stay bytes (docs/algorithms.md). Until March 2022 theirs had one offset for a wh
 
 QR_DQN = replace(
     NATURE,
-    learn=replace(
-        NATURE.learn, optimizer="adam", learning_rate=5e-5, optimizer_decay=0.999, optimizer_epsilon=0.01 / 32
-    ),
-    algorithm=Algorithm(method="qr-dqn", settings=QRDQNSettings(atoms=200)),
+    learn=Learn(optimizer="adam", learning_rate=5e-5, optimizer_decay=0.999, optimizer_epsilon=0.01 / 32),
+    algorithm=Algorithm(method="qr-dqn"),
     explore=replace(NATURE.explore, epsilon_end=0.01),
     evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
 )
@@ -202,7 +199,7 @@ QR_DQN = replace(
 0.01/32, epsilon-greedy down to 0.01. dqn_zoo's qrdqn has 201 quantiles and gradient norms clipped to 10, else the
 same, and evaluates with epsilon 0.001 and 108,000 frames."""
 
-IQN = replace(QR_DQN, algorithm=Algorithm(method="iqn", settings=IQNSettings(iqn_samples=64, iqn_policy_samples=32)))
+IQN = replace(QR_DQN, algorithm=Algorithm(method="iqn"))
 """Dabney et al. 2018b, section 4: N = N' = 64, K = 32, 64 cosines, the rest as QR-DQN; Dopamine's
 implicit_quantile_icml.gin has the same numbers, and evaluates with epsilon 0.001 and 108,000 frames, as dqn_zoo's iqn
 does, which has K = 64 and learns from 80,000 frames on.

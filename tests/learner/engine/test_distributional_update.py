@@ -14,7 +14,6 @@ from learner.engine.engine import Engine
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.networks.modules import initial_parameters
 from learner.replay.sampling import draw_integers
-from shared.config.method_declaration import DQN
 from shared.config.sections import Algorithm
 from shared.frame_shape import STACK
 from shared.network_parameters import parameters_of
@@ -121,7 +120,8 @@ def test_an_update_is_that_of_the_papers(case: str) -> None:
     played = PlayedRing(config, both=True)
     engine = make_test_engine(played, config)
     online, target = _parameters(network, 1), _parameters(network, 2)
-    engine.load({name: np.zeros(spec.count, np.float32) for name in DQN.states} | {"online": online, "target": target})
+    moments = {name: np.zeros(spec.count, np.float32) for name in ("moment1", "moment2")}
+    engine.load({"online": online, "target": target} | moments)
     for round_ in ROUNDS:
         played.play(round_ * played.run_schedule.round_ticks - played.ticks)
         assert engine.begin_round(round_, played.ticks) == UPDATES

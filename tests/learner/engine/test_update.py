@@ -16,7 +16,6 @@ from learner.engine.round_means import RoundMetrics
 from learner.networks.fused import FusedModel
 from learner.networks.modules import initial_parameters
 from learner.replay.sampling import draw_integers
-from shared.config.method_declaration import DQN
 from shared.config.sections import Algorithm, Learn
 from shared.config.settings import Config
 from shared.network_parameters import parameters_of
@@ -87,7 +86,8 @@ def _reference_round(played: PlayedRing, learn: Learn, round_: int, updates: int
         losses.append(float(F.huber_loss(q.detach(), y)))
         step += played.run_schedule.updates_before(round_)
         online, mean, square = _step(learn, step, reference.gradient(), online, mean, square)
-    return {name: v.numpy() for name, v in zip(DQN.states, (online, target, mean, square), strict=True)}, losses
+    state = {"online": online, "target": target, "moment1": mean, "moment2": square}
+    return {name: vector.numpy() for name, vector in state.items()}, losses
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from ringside.cluster import placing
 from ringside.cluster.placing import ClusterOptions, LocalPrograms, programs_in
 from ringside.command import suite
 from ringside.command.arguments import parse_choices
@@ -90,7 +91,7 @@ class Program:
         self.patch, self._printed = patch, printed
         self.report = Mock(side_effect=lambda runs, out: (out, ()))
         (tmp_path / "fake.py").write_text(FAKE)
-        patch.setattr(suite, "LAUNCHER", tmp_path / "fake.py")
+        patch.setattr(placing, "LAUNCHER", tmp_path / "fake.py")
         patch.setattr(suite, "write_report", self.report)
         patch.setenv("FAKE_LOG", str(self.told_in))
         patch.setenv("PYTHONPATH", str(ROOT))
@@ -354,8 +355,9 @@ def test_a_signal_ends_the_present_run(program: Program) -> None:
     program.patch.setenv("FAKE_SLOW", "freeway-1")
     program.patch.setenv("FAKE_FAILS", "pong-1")
     words = ["--games", "pong,freeway", "--seeds", "2", "--total-steps", "2000", *program.more]
-    code = f"import sys; from ringside.command import suite; suite.LAUNCHER = {str(suite.LAUNCHER)!r}; "
-    process = start_words(program=("-c", f"{code}sys.exit(suite.main({words!r}))"))
+    code = f"import sys; from ringside.cluster import placing; placing.LAUNCHER = {str(placing.LAUNCHER)!r}; "
+    code += f"from ringside.command import suite; sys.exit(suite.main({words!r}))"
+    process = start_words(program=("-c", code))
     until(program.told_in.with_suffix(".jsonl.slow").exists)
     process.send_signal(signal.SIGTERM)
     output = finish(process, seconds=30, code=1)

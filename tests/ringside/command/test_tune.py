@@ -233,7 +233,7 @@ def on_objects(monkeypatch: pytest.MonkeyPatch, room: int, *faults: Fault) -> Ob
     launcher = ROOT / "tests" / "support" / "fake_trials.py"
     hosts = ObjectCluster(partial(ProgramHost, launcher=launcher), *faults, room=room)
 
-    def placed(cluster: ClusterOptions, shared: Path, launcher: Path) -> AbstractContextManager[Programs]:
+    def placed(cluster: ClusterOptions, shared: Path) -> AbstractContextManager[Programs]:
         return nullcontext(ClusterPrograms(hosts, cluster.cpus_per_run, shared))
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -74,7 +74,7 @@ def test_the_figures_of_a_record_follow_from_its_ticks_and_commits() -> None:
     board.metrics[:2, places] = (0, 12.0, 1), (10, 16.0, 2)
     annealing.ring.field["valid"][:, :20] = 1
     annealing.ring.field["valid"][0, 3:6, 0] = 0
-    kept = Sample.kept(annealing, NEWEST)
+    kept = Sample(annealing, board.samples[NEWEST])
     first, second = (record_values(annealing, stop - 1, stop, kept, held=True) for stop in (1, 2))
     per_second = [f"{name}_per_second" for name in ("steps", "frames", "updates")]
     wanted = ("frames", "updates", "samples_per_step", "valid_steps", "seconds", *per_second)
@@ -167,7 +167,7 @@ def test_a_sample_is_kept_as_words_and_does_not_follow_the_board(memory: Memory)
     memory.board.samples[NEWEST] = sample.words
     memory.board.busy_ns[:] = 99 * SECOND
     memory.board.samples[LEARNING] = 0
-    kept = Sample.kept(memory, NEWEST)
+    kept = Sample(memory, memory.board.samples[NEWEST])
     assert (kept.at, kept.steps, kept.updates) == (14 * SECOND, 120, 10)
     assert np.array_equal(kept.words, sample.words)
     memory.board.samples[NEWEST] = 0

@@ -76,8 +76,8 @@ def late(tmp_path: Path) -> Any:
     made._board.written[0], made._board.trouble[0] = 3, 5
     for name in ("evaluation", "save", "record"):
         setattr(made, f"_{name}_due", lambda name=name: name in made.due_now)
-    made._record_evaluation = lambda: made.done.append("evaluation") or True
-    made._record_rounds = lambda: made.done.append("record") or True
+    made._record_evaluation = lambda: made.done.append("evaluation")
+    made._record_rounds = lambda: made.done.append("record")
     made.save = lambda: made.done.append("save") or 3
     return made
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from ringside.report import comparison
 from ringside.report.comparison import STATISTICS, THRESHOLDS, bootstrap, improvement, mean, profile
 
 
@@ -36,7 +37,10 @@ def test_profiles_and_improvement_are_those_of_rliable_on_the_same_scores(seeds:
     assert shares.tolist() == pytest.approx([float(np.mean(x > tau)) for tau in THRESHOLDS], rel=1e-12)
 
 
-def test_intervals_of_profiles_and_improvement_are_those_of_all_equally_likely_draws() -> None:
+def test_intervals_of_profiles_and_improvement_are_those_of_all_equally_likely_draws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(comparison, "CONFIDENCE", 0.8)
     x, y = [[0.0, 0.5, 1.5], [0.2, 1.0, 1.9]], [[0.5, 0.7], [1.0, 0.1]]
     draws = [itertools.product(*(itertools.product(game, repeat=len(game)) for game in each)) for each in (x, y)]
     first, second = (np.array([np.array(draw).T for draw in each]) for each in draws)
@@ -44,8 +48,8 @@ def test_intervals_of_profiles_and_improvement_are_those_of_all_equally_likely_d
     better = [rliable_improvement(one, other) for one in first for other in second]
     games = [[np.array(game) for game in each] for each in (x, y)]
     for found, every in (
-        (bootstrap(games[0], profile, 20_000, 0.8), shares),
-        (bootstrap([*games[0], *games[1]], improvement, 20_000, 0.8)[:, None], np.array(better)[:, None]),
+        (bootstrap(games[0], profile, 20_000), shares),
+        (bootstrap([*games[0], *games[1]], improvement, 20_000)[:, None], np.array(better)[:, None]),
     ):
         for tail, bound in zip((0.1, 0.9), found[1:], strict=True):
             assert np.all((every < bound - 1e-9).mean(axis=0) - 0.02 <= tail)
@@ -68,11 +72,12 @@ def test_statistics_that_were_worked_out_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", STATISTICS)
-def test_the_bootstrap_is_that_of_all_equally_likely_draws(name: str) -> None:
+def test_the_bootstrap_is_that_of_all_equally_likely_draws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "CONFIDENCE", 0.8)
     games = [[0.0, 1.0, 5.0], [2.0, 3.0]]
     draws = itertools.product(itertools.product(games[0], repeat=3), itertools.product(games[1], repeat=2))
     every = np.array([rliable(draw)[name] for draw in draws])  # 27 x 4 of them
-    _, low, high = bootstrap([*map(np.array, games)], STATISTICS[name], 40_000, confidence=0.8)
+    _, low, high = bootstrap([*map(np.array, games)], STATISTICS[name], 40_000)
     for tail, bound in ((0.1, low), (0.9, high)):
         assert (every < bound - 1e-9).mean() - 0.02 <= tail <= (every <= bound + 1e-9).mean() + 0.02
 

@@ -101,7 +101,7 @@ def test_run_directories(tmp_path: Path) -> None:
     checks.require_run_directory(tmp_path / "new" / "run", continues=False)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
-    for path, says in (("file", "is a file"), ("file/below", "cannot be written")):
+    for path, says in (("file", "is not a directory but a plain file"), ("file/below", "cannot be written")):
         with pytest.raises(ConfigError, match=says):
             checks.require_run_directory(tmp_path / path, continues=False)
     (tmp_path / CONFIG_FILE).write_text("{}")

@@ -39,7 +39,7 @@ def status(actors: int = 12) -> Status:
     who = roles(actors)
     figures: dict[str, Any] = {"total_steps": 50_000_000, "rounds": 5_000, "steps": 6_150_000, "committed": 615}
     figures |= {"elapsed": 5_025.0, "time_left": 34_900.0, "steps_per_second": 1_234.5, "preset": "nature"}
-    figures |= {"updates": 1_500_000, "updates_per_second": 308.6, "learning": True, "epsilon": 0.1}
+    figures |= {"updates": 1_500_000, "updates_per_second": 308.6, "epsilon": 0.1}
     figures |= {"episodes": 31_234, "mean_return_100": 812.34, "best_return": 2_140.0}
     return Status(
         *("space_invaders", "nature", "concurrent", Path("runs/space_invaders-20260101-120000")),
@@ -64,7 +64,7 @@ def test_no_line_is_wider_than_the_terminal(what: Status, width: int) -> None:
 
 OVER = replace(status(), committed=5_000, steps=50_000_000, time_left=0.0)
 EVALUATES = replace(OVER, roles=(*OVER.roles, RoleStatus("evaluator", "working", 1.0)))
-EARLY = replace(status(), time_left_at_least=True, learning=False, learning_begins=59_904)
+EARLY = replace(status(), time_left_at_least=True, updates=0, learning_begins=59_904)
 STOPS = replace(status(), stop_at=18.0)
 FEW = replace(status(), episodes=32)
 TURNS = replace(status(), preset="ppo-quick", schedule="alternate")

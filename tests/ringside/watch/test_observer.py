@@ -1,6 +1,7 @@
 """From words in shared memory to a status."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -251,10 +252,11 @@ def test_a_run_that_never_learns_has_one_pace(make: Make) -> None:
     assert (found.time_left_at_least, found.learning_begins) == (False, None)
 
 
-def test_a_resumed_run_can_be_saved_from_its_start_and_shows_no_figures_before_they_are_known(memory: Memory) -> None:
-    for resumed in (False, True):
-        found = Observer(memory, resumed=resumed).observe()
-        assert (found.can_be_saved, "of 400 steps" in rendered(found)) == (resumed, False)
+def test_a_resumed_run_can_be_saved_from_its_start_and_shows_no_figures_before_they_are_known(make: Make) -> None:
+    for resume in (None, Path("there")):
+        memory = make(CONFIG.with_settings(resume=resume))
+        found = Observer(memory).observe()
+        assert (found.can_be_saved, "of 400 steps" in rendered(found)) == (resume is not None, False)
     memory.board.phase[:] = Phase.WORKING
     assert "of 400 steps" in rendered(Observer(memory).observe())
 

@@ -38,7 +38,6 @@ def test_a_built_in_declaration_names_a_method_and_what_the_memory_holds(name: s
     on_policy, sampled = name in ("a2c", "a3c", "ppo", "pqn", "vtrace"), name in ("a2c", "a3c", "ppo", "vtrace")
     assert issubclass(getattr(import_module(module), implementation), OnPolicyMethod if on_policy else Method)
     assert declaration.on_policy is on_policy is not declaration.has_target_network
-    assert declaration.states == (("online",) if on_policy else ("online", "target")) + ("moment1", "moment2")
     assert sampled is (declaration.head == "policy_value") is not declaration.has_epsilon
     assert declaration.slot_fields == ((("log_prob", "f4", ()),) if sampled else ())
     assert on_policy or declaration.metrics == ("loss", "mean_q", "gradient_norm", "q_spread")

@@ -1,7 +1,6 @@
 """The layout of the shared region, which changes only where a field is meant to change; and one lane's part of it."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,9 @@ import numpy as np
 import pytest
 
 from shared.checkpoint.segments import segment_of
-from shared.config.method_declaration import MethodDeclaration
 from shared.config.presets import PRESETS
 from shared.config.resolve import resolve
 from shared.config.settings import Config
-from shared.errors import ConfigError
 from shared.memory.layout import Layout
 from shared.memory.mailbox import Mailbox, request_number
 from shared.memory.plan import Plan
@@ -70,12 +67,6 @@ def test_the_memory_holds_what_the_method_declares(monkeypatch: pytest.MonkeyPat
     assert "mail.log_prob" not in dqn.layout.offsets
     assert dqn.layout.digest() != layout.digest()
     assert segment_of(schedule, 0).slots == slot_fields(schedule)
-
-
-def test_a_method_cannot_declare_a_field_of_every_slot() -> None:
-    again = MethodDeclaration("again", "their.module:Theirs", slot_fields=(("valid", "u1", ()),))
-    with pytest.raises(ConfigError, match="The method again declares the slot field 'valid', which every slot has"):
-        slot_fields(replace(plan_of("dqn").run_schedule, method=again))
 
 
 def test_the_memory_holds_the_state_of_an_lstm() -> None:
