@@ -20,7 +20,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from timeit import timeit
 from typing import Any
 
 from multiprocess import Pipe
@@ -317,14 +316,21 @@ def seconds_per_call(actions: Sequence[Callable[[], object]], seconds: float) ->
 
     Two calls of each action warm up.
     """
+
+    def took(action: Callable[[], object], calls: int) -> float:
+        began = time.perf_counter()
+        for _ in range(calls):
+            action()
+        return time.perf_counter() - began
+
     slices, spent, per_slice = 0, [0.0] * len(actions), []
     for action in actions:
-        action()
-        per_slice.append(max(1, int(SLICE_SECONDS / max(1e-9, timeit(action, timer=time.perf_counter, number=1)))))
+        took(action, 1)
+        per_slice.append(max(1, int(SLICE_SECONDS / max(1e-9, took(action, 1)))))
     while min(spent) < seconds:
         slices += 1
         for index, action in enumerate(actions):
-            spent[index] += timeit(action, timer=time.perf_counter, number=per_slice[index])
+            spent[index] += took(action, per_slice[index])
     return [total / (slices * calls) for total, calls in zip(spent, per_slice, strict=True)]
 
 

@@ -105,7 +105,7 @@ class Linear(nn.Linear):
 
     def _affine(self, x: Tensor, end: str) -> Tensor:
         layer = Affine(getattr(self, f"weight{end}"), getattr(self, f"bias{end}"))
-        write = self.into.get(end) if torch.is_grad_enabled() else None
+        write = self.into.get(end) if torch.is_grad_enabled() else None  # None: autograd adds to its own gradients
         return F.linear(x, *layer) if write is None else WrittenLinear.apply(x, layer, write)
 
 

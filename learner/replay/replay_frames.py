@@ -98,6 +98,10 @@ class DeviceFrames:
     It has the layout of the rings, [lanes, ticks, lane_envs, *frame], so the new frames of a lane are one copy. It
     holds one round more than the window, for safety: the next round's frames overwrite nothing that this round samples.
     Copies come after the gathers of the round before; that order alone would be enough.
+
+    Attributes:
+        device: of the copy.
+        rows: function as that of `HostFrames`, in lanes of as many ticks as the copy has.
     """
 
     def __init__(self, ring: Ring, device: torch.device) -> None:

@@ -47,7 +47,7 @@ class LaneState(NamedTuple):
     """Ticks whose actions are known."""
     slots: tuple[tuple[str, NDArray[np.int64], NDArray[np.generic]], ...] = ()
     """Fields of the ring with their ticks. Frames and state of an LSTM: those that the first stack needs, the
-    boundary's own tick last. Actions and what the method declares: from the boundary to `logged`."""
+    boundary's own tick last. Actions and their `log_prob`: from the boundary to `logged`."""
 
 
 class LaneTicks(msgspec.Struct, frozen=True):

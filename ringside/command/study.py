@@ -346,12 +346,11 @@ class Search:
 
     def _run_trial(self, trial: Trial) -> bool:
         """Run a trial, unless another process does or has; return False if a signal stopped it."""
-        lock = self._lock(trial.number)
         with ExitStack() as held:
             try:
-                held.enter_context(locked(lock, "--out", "another process"))
-            except ConfigError:
-                if is_locked(lock):
+                held.enter_context(locked(self._lock(trial.number), "--out", "another process"))
+            except ConfigError as error:
+                if isinstance(error.__cause__, BlockingIOError):  # another process has it, or had
                     return True
                 raise
             return self.study.trials[trial.number].state is not TrialState.RUNNING or self._train_and_tell(trial)

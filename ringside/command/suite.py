@@ -311,7 +311,8 @@ class SuiteRunner:
             if is_locked(job.directory / LOCK_FILE):
                 say(title, f"{job.directory} is in use by a run that may still be saving; waiting for its end.")
                 if not wait_until_free(job.directory / LOCK_FILE, FORMER_RUN_SECONDS, lambda: self._programs.stops > 0):
-                    self._failed.append(f"{job.name} was not finished: another run still uses its directory.")
+                    if not self._programs.stops:
+                        self._failed.append(f"{job.name} was not finished: another run still uses its directory.")
                     return
             if job.finished:
                 say(title, "finished already.")

@@ -58,7 +58,7 @@ def record_values(
     values: dict[str, float | int | None] = {
         "frames": None if frames is None else stop * run_schedule.round_steps * frames,
         "updates": run_schedule.updates_before(stop),
-        "epsilon": run_schedule.epsilon_of_all(ticks[1], config.explore),
+        "epsilon": run_schedule.shown_epsilon(ticks[1], config.explore),
         "learning_rate": run_schedule.learning_rate(stop - 1, config.learn),
         "samples_per_step": updates * run_schedule.update_samples / steps,
         "valid_steps": None,
@@ -128,7 +128,7 @@ class Retry:
 
     at = 0.0
     error = 0
-    """errno of the last refusal; 0: there was none, or it was written since."""
+    """errno of the last refusal; 0: there was none."""
     _seconds = FIRST_RETRY_SECONDS
 
     @property
@@ -197,7 +197,7 @@ class Scribe:
             self._record("records", self._record_rounds)
 
     def _record(self, kind: str, record: Callable[[], bool | None]) -> bool:
-        """Record something of a kind. Return False if nothing can be recorded now, which `record` says by False."""
+        """Record something of a kind. Return False if the disk refuses, or `record` does, which has to wait."""
         try:
             self._files.require_own_directory()
             recorded = record() is not False

@@ -91,7 +91,7 @@ class Observer:
             updates=updates,
             updates_per_second=load.updates_per_second,
             can_be_saved=board.committed >= 0 or self._config.run.resume is not None,
-            epsilon=run_schedule.epsilon_of_all(steps // run_schedule.envs, self._config.explore),
+            epsilon=run_schedule.shown_epsilon(steps // run_schedule.envs, self._config.explore),
             episodes=episodes,
             mean_return_100=_known(board.mean_return_100[0]),
             best_return=_known(board.best_return[0]),

@@ -178,8 +178,8 @@ class RunSchedule:
         share = min(1.0, max(0.0, steps / max(1, explore.epsilon_steps)))
         return explore.epsilon_start + share * (explore.epsilon_end - explore.epsilon_start)
 
-    def epsilon_of_all(self, tick: int, explore: Explore) -> float | None:
-        """Epsilon of all lanes at a tick; None: the method has none, or each worker its own."""
+    def shown_epsilon(self, tick: int, explore: Explore) -> float | None:
+        """Epsilon of displays and records, before --epsilon-ladder; None: there is none, or each worker has its own."""
         return self.epsilon(tick, explore) if self.method.has_epsilon and not explore.epsilon_by_worker else None
 
     def annealed(self, round_: int, start: float, end: float | None) -> float:

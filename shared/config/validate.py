@@ -396,7 +396,7 @@ def _length(config: Config) -> Iterator[str]:
     if (every := config.evaluate.eval_every_steps) > rounds * steps:
         yield f"No evaluation beside training: the run has fewer steps than --eval-every-steps {every:_}."
     explore, left = config.explore, total - (0 if run_schedule.method.on_policy else config.learn.learning_starts)
-    has_epsilon = run_schedule.epsilon_of_all(0, explore) is not None and not resumes
+    has_epsilon = run_schedule.shown_epsilon(0, explore) is not None and not resumes
     if has_epsilon and 0 < left < explore.epsilon_steps / 2:  # to explore for half of a run is common
         start, end = explore.epsilon_start, explore.epsilon_end
         reached = f"{start + left / explore.epsilon_steps * (end - start):.2g}"

@@ -27,7 +27,7 @@ PRIORITIES = "priorities"
 
 
 def state_lengths(run_schedule: RunSchedule, parameters: int) -> dict[str, int]:
-    """Float32 vectors of a snapshot: the states that the method declares, and with prioritized replay the priorities.
+    """Float32 vectors of a snapshot: parameters, moments, and with prioritized replay the priorities.
 
     The target network is left out where it equals the online network at every boundary.
     """

@@ -87,7 +87,7 @@ def _run(actors: int, kills: bool = False, stop_at: int = FOREVER, **more: Any) 
     lives = [iter([*(range(15 + 4 * spec.number, 140, 13) if kills else ()), FOREVER]) for spec in specs]
     with ThreadPoolExecutor(actors) as threads:
         try:
-            deaths = sum(threads.map(partial(_live, memory, stop_at), specs, lives, timeout=60.0))
+            deaths = sum(threads.map(partial(_live, memory, stop_at), specs, lives, timeout=100.0))
         finally:
             memory.board.stop[0] = Stop.ABANDON  # which ends threads that wait for each other
     for fd in (*bells.fds, memory.arena.fd):

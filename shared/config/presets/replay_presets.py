@@ -190,7 +190,7 @@ stay bytes (docs/algorithms.md). Until March 2022 theirs had one offset for a wh
 
 QR_DQN = replace(
     NATURE,
-    learn=Learn(optimizer="adam", learning_rate=5e-5, optimizer_decay=0.999, optimizer_epsilon=0.01 / 32),
+    learn=replace(C51.learn, learning_rate=5e-5),
     algorithm=Algorithm(method="qr-dqn"),
     explore=replace(NATURE.explore, epsilon_end=0.01),
     evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),

@@ -44,8 +44,7 @@ def test_a_late_child_is_killed_though_its_own_holds_the_pipe(tmp_path: Path, mo
     child = f"sleep 600 & echo $! > {told}.part; mv {told}.part {told}; wait"
     with pytest.raises(subprocess.TimeoutExpired):
         read_output(["sh", "-c", child], 0.1)
-    grandchild = psutil.Process(int(told.read_text()))
-    grandchild.kill()  # or there is none, since it was waited for
+    psutil.Process(int(told.read_text())).kill()  # there is none if it was waited for
 
 
 def test_a_command_ends_with_who_waits_for_it(tmp_path: Path) -> None:

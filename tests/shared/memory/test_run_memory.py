@@ -51,8 +51,8 @@ def shapes_in(layout: Layout, prefix: str) -> dict[str, tuple[int, ...]]:
     return {name.removeprefix(prefix): field.shape for name, (_, field) in offsets if name.startswith(prefix)}
 
 
-def test_the_memory_holds_what_the_method_declares(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its slot fields lie in ring and mailbox, its states in the snapshot, its metrics on the board."""
+def test_the_memory_holds_what_a_method_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The `log_prob` of its actions lies in ring and mailbox, no target in the snapshot, its metrics on the board."""
     sampled_method.register(monkeypatch)
     sampled, dqn = plan_of("sampled"), plan_of("dqn")
     schedule, layout = sampled.run_schedule, sampled.layout
