@@ -27,6 +27,7 @@ from learner.networks.policy import Policy
 from learner.team.member import MemberRounds
 from learner.team.shared_team import SharedTeam
 from learner.team.team import ALONE, Team
+from shared.machine.descriptors import memory_file
 from shared.machine.subprocesses import die_with
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
@@ -83,7 +84,7 @@ def update_speed(memory: Memory, rounds: Rounds, clock: Callable[[], float]) -> 
 def learner_alone(plan: Plan) -> Callable[[float], float]:
     """A worker's measurement: updates/s of the learner's own loop with its commits and all its members."""
     memory, members = memory_of_noise(plan), plan.config.machine.learner_members
-    fd, doorbells = os.memfd_create("learner"), [Doorbell.create() for _ in range(members)]
+    fd, doorbells = memory_file("learner"), [Doorbell.create() for _ in range(members)]
     rank = start_members(members)
     waiter = Waiter(memory.board, memory.plan.processes.learners[rank], doorbells[rank])
     team = SharedTeam(rank, fd, waiter, doorbells) if members > 1 else ALONE

@@ -53,11 +53,15 @@ class DeviceFault(RingsideError):
     """The GPU is out of memory, faulty or lost. A new process may find it working again."""
 
 
+def is_installed(package: str) -> bool:
+    """True if a package can be imported; a mere folder of its name, as wandb makes one, has no origin."""
+    return getattr(importlib.util.find_spec(package), "origin", None) is not None
+
+
 def require(subject: str, extra: str, *packages: str) -> None:
     """Raise `ConfigError` unless the packages that `subject` needs, of an extra of setup.cfg, are installed."""
     for package in packages:
-        # A mere folder of its name, as wandb makes one, has no origin.
-        if getattr(importlib.util.find_spec(package), "origin", None) is None:
+        if not is_installed(package):
             raise ConfigError(
                 f"{subject} needs the package {package}, which is not installed: run `.venv/bin/pip install --editable "
                 f"'.[{extra}]'` in the directory of Ringside, or install the extra {extra} of the wheel."

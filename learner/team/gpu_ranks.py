@@ -17,6 +17,7 @@ from torch import Tensor
 from learner.engine.accelerator import is_gpu
 from learner.team.shared_team import SharedTeam
 from learner.team.team import Team
+from shared.machine.descriptors import memory_file
 from shared.memory.wait import Waiter
 from shared.process.child import ChildSpec
 
@@ -38,7 +39,7 @@ class RankGroup(SharedTeam):
         group = super().join(child_spec, waiter, device)
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = LOOPBACK
         # Ranks find each other in a file of rank 0, which stays open as long as it lives, and has no name.
-        process, file = (group.lead(number) for number in (os.getpid(), os.memfd_create("ranks", os.MFD_CLOEXEC)))
+        process, file = (group.lead(number) for number in (os.getpid(), memory_file("ranks")))
         torch.distributed.init_process_group(
             "nccl" if is_gpu(device) else "gloo",
             store=torch.distributed.FileStore(f"/proc/{process}/fd/{file}", group.size),  # type: ignore[attr-defined]

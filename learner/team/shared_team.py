@@ -58,6 +58,7 @@ class SharedTeam(Team):
         try:
             os.posix_fallocate(self._fd, self._end, length)
             mapped = mmap.mmap(self._fd, length, offset=self._end)
+            mapped.madvise(mmap.MADV_DONTDUMP)
         except OSError as error:
             raise FatalError(
                 f"Memory of {length / 1e9:.2f} GB for the members of the learner could not be reserved "

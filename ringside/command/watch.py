@@ -53,7 +53,9 @@ def main(arguments: Sequence[str]) -> int:
     with suppress(KeyboardInterrupt), handle_stop_signals(_stop), ExitStack() as stack:
         print(printable(f"{told}\n  {address}\nCtrl-C ends the page; runs continue without it."), flush=True)
         if options.open:  # a thread started before `nice`: the browser inherits its priority
-            redirect = Path(stack.enter_context(TemporaryDirectory(prefix="ringside-watch-"))) / "page.html"
+            # A browser from a snap sees no file in /tmp.
+            folder = runs.directory if os.access(runs.directory, os.W_OK) else None
+            redirect = Path(stack.enter_context(TemporaryDirectory(prefix="ringside-watch-", dir=folder))) / "page.html"
             Thread(target=_open_page, args=(address, redirect), daemon=True).start()
         stack.callback(ignore_requests)  # so that no signal interrupts the removal of the directory
         os.nice(LEAST_URGENT)

@@ -84,7 +84,7 @@ class OwnMetrics:
         """Record values at the steps of a record."""
         line = {"steps": record["steps"], "round": record["round"], "kind": record["kind"], "values": dict(values)}
         self._pending.append(json.dumps(line).encode() + b"\n")
-        with suppress(OSError, ModuleNotFoundError):  # the file has them; the extra `track` has TensorBoard
+        with suppress(Exception):  # the file has them; the extra `track`, with TensorBoard, may be missing or broken
             from ringside.records.events import EventLog
 
             if self._events is None:

@@ -6,7 +6,6 @@ A run begins from a checkpoint, from weights, or from nothing.
 from __future__ import annotations
 
 import errno
-import importlib.util
 import json
 import os
 import shutil
@@ -28,6 +27,7 @@ from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.manifest import Manifest
 from shared.checkpoint.segments import load_boundary, load_segments
 from shared.checkpoint.weights_file import load_weights
+from shared.errors import is_installed
 from shared.files import disk_trouble
 from shared.files.atomic import make_directory, write_atomic
 from shared.files.lock import identity
@@ -86,11 +86,14 @@ class RunFiles:
 
     @cached_property
     def events(self) -> EventLog | None:
-        """TensorBoard events; None without the extra `track`. Raises `OSError`."""
-        if importlib.util.find_spec("tensorboard") is None:
+        """TensorBoard events; None where the extra `track` is missing or broken. Raises `OSError`."""
+        if not is_installed("tensorboard"):
             return None
-        from ringside.records.events import EventLog
-
+        try:
+            from ringside.records.events import EventLog
+        except Exception as error:  # noqa: BLE001  (a broken installation raises anything)
+            disk_trouble.log_line(f"There are no events for TensorBoard, which cannot be imported: {error}")
+            return None
         steps = int(self._memory.board.written[0]) * self._memory.run_schedule.round_steps
         log = EventLog(self.run_dir / EVENTS, steps)
         log.settings(self._memory.plan.config.to_flat())

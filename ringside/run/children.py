@@ -40,6 +40,7 @@ from shared.files.lock import identity
 from shared.files.plain_files import open_to_read
 from shared.machine.control_groups import OomKills
 from shared.machine.cores import Claims, choose_threads
+from shared.machine.descriptors import can_open_processes, memory_file
 from shared.machine.subprocesses import die_with
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
@@ -296,6 +297,7 @@ class ChildMaker:
         self._rendezvous: dict[int, int] = {}
         """Newest incarnation of the learner's members, and the descriptor of the file that they share."""
         self.server = ForkServer([*(MODULES[role] for role in plan.roles if role in TORCH_ROLES), FIRST_CALLS])
+        self._can_fork = can_open_processes()
         self._lock = identity(run_dir / LOCK_FILE)
         self._claims = Claims()
         self._threads: dict[int, frozenset[int]] = {}
@@ -332,7 +334,7 @@ class ChildMaker:
         module = self._plan.elsewhere.module if elsewhere else MODULES[role]
         process = ChildProcess(target=run_role, args=(module, child_spec), name=child_spec.name, daemon=True)
         few = len(self._doorbells) < MOST_DESCRIPTORS - 8  # memory, rendezvous, and those of `multiprocess`
-        if role in TORCH_ROLES and self._plan.config.machine.device == "cpu" and few:
+        if role in TORCH_ROLES and self._plan.config.machine.device == "cpu" and few and self._can_fork:
             process.server = self.server
         return process
 
@@ -345,7 +347,7 @@ class ChildMaker:
             return None
         if incarnation not in self._rendezvous:
             self._close_rendezvous()
-            self._rendezvous[incarnation] = os.memfd_create("learner", os.MFD_CLOEXEC)
+            self._rendezvous[incarnation] = memory_file("learner")
         return _Inherited(self._rendezvous[incarnation])
 
     def repeats_env_fault(self, index: int, code: int) -> bool:

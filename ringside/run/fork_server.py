@@ -23,6 +23,7 @@ from msgspec import msgpack
 from multiprocess.connection import wait
 from setproctitle import setproctitle
 
+from shared.machine.descriptors import process_descriptor
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.memory import wait as memory_wait
 
@@ -116,7 +117,11 @@ def serve(connection: int, modules: Sequence[str]) -> str:
             if not message:
                 sys.exit()
             number, program, numbers = msgpack.decode(message)
-            pid = os.fork()
+            failed: int | None = None
+            try:
+                pid = os.fork()
+            except OSError:  # no task or no memory is left for this one; the others live on
+                pid, failed = server, 1
             if not pid:
                 die_with(server)
                 gc.enable()
@@ -124,8 +129,9 @@ def serve(connection: int, modules: Sequence[str]) -> str:
                     os.close(pidfd)
                 _renumber([*received, launcher.detach()], [*numbers, max(numbers) + 1])
                 return program
-            processes[os.pidfd_open(pid)] = number, pid
-            launcher.send(msgpack.encode([number, pid, None]))
+            if failed is None:
+                processes[process_descriptor(pid)] = number, pid
+            launcher.send(msgpack.encode([number, pid, failed]))
             for descriptor in received:
                 os.close(descriptor)
 

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from shared.errors import ConfigError
 from shared.machine.control_groups import InForce
+from shared.machine.descriptors import process_descriptor
 from shared.machine.proc_files import FILESYSTEM
 from shared.process.signals import TELL_STACKS
 
@@ -163,7 +164,7 @@ def _is_active(manager: str, unit: str) -> bool:
 
 def _leave_guard(manager: str) -> None:
     """Fork a guard process that makes systemd kill the rest of the scope when this process has ended."""
-    unit, me = _unit(), os.pidfd_open(os.getpid())
+    unit, me = _unit(), process_descriptor(os.getpid())
     if os.fork():
         return  # the descriptor closes itself when this process becomes systemd-run
     os.setsid()  # Ctrl-C in the terminal must not reach the guard

@@ -190,8 +190,9 @@ class Outlet:
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         encoded = text.encode(encoding, "replace")
         if self._fd is None:
-            self._stream.write(encoded.decode(encoding))
-            self._stream.flush()
+            with suppress(OSError, ValueError):  # of a terminal that is gone, or a stream that is closed
+                self._stream.write(encoded.decode(encoding))
+                self._stream.flush()
         else:
             if self._is_file:
                 with suppress(OSError):  # what the program has printed comes first

@@ -7,6 +7,7 @@ bits of the weights. Only --actors and --learner-members may differ freely, so o
 from __future__ import annotations
 
 import re
+import secrets
 import time
 from pathlib import Path
 
@@ -162,9 +163,9 @@ def inference_batch_of(play: Play, *, on_cpu: bool, schedule: Schedule = "concur
 
 
 def run_directory_of(play: Play) -> Path:
-    """runs/GAME-YYYYmmdd-HHMMSS; of an --env, its name with what does not suit a file name replaced."""
+    """runs/GAME-YYYYmmdd-HHMMSS-XXXX, where XXXX tells runs of one second apart; of an --env, its name for a file."""
     name = play.game if play.env is None else "".join(c if c.isalnum() else "-" for c in play.env).strip("-")
-    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
 OTHERS = 3

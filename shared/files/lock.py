@@ -20,6 +20,8 @@ POLL_SECONDS = 0.2
 """Interval between two looks at a lock that another process holds."""
 _LOCK = struct.Struct("hhqqi4x")
 """C's `struct flock`: type, whence, start, length and process of a lock."""
+_GET_LOCK, _SET_LOCK = 36, 37
+"""F_OFD_GETLK and F_OFD_SETLK, which some builds of Python lack."""
 _WHOLE_FILE = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
@@ -40,7 +42,7 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
     try:
         with refused(f"{flag} {path.parent} cannot be locked"):  # on a file system without locks
             try:
-                fcntl.fcntl(lock, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+                fcntl.fcntl(lock, _SET_LOCK, _WHOLE_FILE)
                 _sign(lock)
             except (BlockingIOError, PermissionError) as error:
                 raise ConfigError(f"{flag} {path.parent} belongs to {owner}.") from error
@@ -71,7 +73,7 @@ def _sign(lock: int) -> None:
 def is_locked(path: Path) -> bool:
     """True if a process holds the lock file at `path`; False also where none can be opened."""
     with suppress(OSError, FileError), open_to_read(path) as file:
-        found: bytes = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _WHOLE_FILE)
+        found: bytes = fcntl.fcntl(file, _GET_LOCK, _WHOLE_FILE)
         return bool(_LOCK.unpack(found)[0] != fcntl.F_UNLCK)
     return False
 

@@ -68,8 +68,8 @@ def quota_of(group: Path) -> float | None:
 
 
 def _memory_limit(group: Path) -> int | None:
-    """Bytes that a group may take; None: no limit."""
-    limit = number(group / "memory.max") or number(group / "memory.limit_in_bytes")
+    """Bytes that a group may take before it is slowed down or killed; None: no limit."""
+    limit = _least(number(group / name) for name in ("memory.max", "memory.high", "memory.limit_in_bytes"))
     return limit if limit is None or limit < _UNLIMITED else None
 
 

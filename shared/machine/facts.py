@@ -150,7 +150,7 @@ def cuda_devices(root: Path = FILESYSTEM) -> int:
         return 0
     try:
         return int(read_output([sys.executable, "-c", _COUNT_DEVICES, build.partition(".")[0]], DRIVER_SECONDS))
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError, ValueError):  # of what a sitecustomize prints
         return 0
 
 

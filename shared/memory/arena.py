@@ -15,6 +15,7 @@ from contextlib import ExitStack
 import numpy as np
 
 from shared.errors import RingsideError
+from shared.machine.descriptors import memory_file
 from shared.memory.layout import Layout, LayoutError
 
 
@@ -29,6 +30,7 @@ class Arena:
         self.fd = fd
         self.layout = layout
         self._map = mmap.mmap(fd, layout.size, mmap.MAP_SHARED, mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0))
+        self._map.madvise(mmap.MADV_DONTDUMP)  # a crash would write gigabytes of it to the disk
         buffer = memoryview(self._map)
         if fresh:
             layout.write_header(buffer)
@@ -44,7 +46,7 @@ class Arena:
             unused: offset and length of parts that no process will touch; they are not reserved.
             advice: half a sentence for the error: what needs less memory.
         """
-        fd = os.memfd_create("ringside", os.MFD_CLOEXEC)
+        fd = memory_file("ringside")
         with ExitStack() as unfinished:
             unfinished.callback(os.close, fd)  # also after Ctrl-C, while gigabytes are reserved
             try:

@@ -36,7 +36,7 @@ def test_resolving_answers_everything_and_again_changes_nothing() -> None:
     assert unset == ["acting_device", "acting_precision"], "as the learner's"
     assert config.machine.precision in ("fp32", "bf16")
     assert config.evaluate.eval_episodes == 30
-    assert re.fullmatch(r"runs/breakout-\d{8}-\d{6}", str(config.run.run_dir))
+    assert re.fullmatch(r"runs/breakout-\d{8}-\d{6}-[0-9a-f]{4}", str(config.run.run_dir))
     validate.resolved(config)
 
 
