@@ -27,8 +27,8 @@ from learner.networks.policy import Policy
 from learner.team.member import MemberRounds
 from learner.team.shared_team import SharedTeam
 from learner.team.team import ALONE, Team
-from shared.machine.descriptors import memory_file
 from shared.machine.subprocesses import die_with
+from shared.memory.arena import memory_file
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory

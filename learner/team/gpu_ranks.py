@@ -17,7 +17,7 @@ from torch import Tensor
 from learner.engine.accelerator import is_gpu
 from learner.team.shared_team import SharedTeam
 from learner.team.team import Team
-from shared.machine.descriptors import memory_file
+from shared.memory.arena import memory_file
 from shared.memory.wait import Waiter
 from shared.process.child import ChildSpec
 

@@ -40,8 +40,8 @@ from shared.files.lock import identity
 from shared.files.plain_files import open_to_read
 from shared.machine.control_groups import OomKills
 from shared.machine.cores import Claims, choose_threads
-from shared.machine.descriptors import can_open_processes, memory_file
-from shared.machine.subprocesses import die_with
+from shared.machine.subprocesses import can_open_processes, die_with
+from shared.memory.arena import memory_file
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
@@ -297,7 +297,6 @@ class ChildMaker:
         self._rendezvous: dict[int, int] = {}
         """Newest incarnation of the learner's members, and the descriptor of the file that they share."""
         self.server = ForkServer([*(MODULES[role] for role in plan.roles if role in TORCH_ROLES), FIRST_CALLS])
-        self._can_fork = can_open_processes()
         self._lock = identity(run_dir / LOCK_FILE)
         self._claims = Claims()
         self._threads: dict[int, frozenset[int]] = {}
@@ -334,7 +333,7 @@ class ChildMaker:
         module = self._plan.elsewhere.module if elsewhere else MODULES[role]
         process = ChildProcess(target=run_role, args=(module, child_spec), name=child_spec.name, daemon=True)
         few = len(self._doorbells) < MOST_DESCRIPTORS - 8  # memory, rendezvous, and those of `multiprocess`
-        if role in TORCH_ROLES and self._plan.config.machine.device == "cpu" and few and self._can_fork:
+        if role in TORCH_ROLES and self._plan.config.machine.device == "cpu" and few and can_open_processes():
             process.server = self.server
         return process
 

@@ -23,8 +23,7 @@ from msgspec import msgpack
 from multiprocess.connection import wait
 from setproctitle import setproctitle
 
-from shared.machine.descriptors import process_descriptor
-from shared.machine.subprocesses import die_with, kill_and_reap
+from shared.machine.subprocesses import die_with, kill_and_reap, process_descriptor
 from shared.memory import wait as memory_wait
 
 TITLE = "ringside fork server"

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from shared.errors import ConfigError
 from shared.machine.control_groups import InForce
-from shared.machine.descriptors import process_descriptor
 from shared.machine.proc_files import FILESYSTEM
+from shared.machine.subprocesses import process_descriptor
 from shared.process.signals import TELL_STACKS
 
 TASKS = 4096

@@ -339,7 +339,7 @@ class Run:
     seed: Amount = 1
     """Seed of everything random."""
     run_dir: Annotated[Path | None, Effect.NONE] = None
-    """Files of the run; default: runs/GAME-DATE-TIME."""
+    """Files of the run; default: runs/GAME-DATE-TIME-CODE."""
     resume: Annotated[Path | None, Effect.NONE] = None
     """Continue this run directory or checkpoint exactly, with its settings; docs/reliability.md says
     which may change."""

@@ -1,4 +1,4 @@
 """Facts about the machine: cores, memory, control groups, and other programs.
 
-Read facts first, then control_groups, cores and contention; proc_files, subprocesses and descriptors are tools.
+Read facts first, then control_groups, cores and contention; proc_files and subprocesses are their tools.
 """

@@ -18,7 +18,10 @@ REAP_SECONDS = 30.0
 """Longest time of a killed process to end; one that waits for a disk or a driver ends only when that answers."""
 _POLL_SECONDS = 0.01
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
+_PIDFD_OPEN = 434
+"""Number of the call, the same with every processor."""
 
 
 def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
@@ -26,9 +29,29 @@ def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
 
     For a process that is to last as long as its parent, this must be the main thread.
     """
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by, 0, 0, 0)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, by, 0, 0, 0)
     if os.getppid() != parent:  # it died before the signal was armed
         sys.exit(1)
+
+
+def process_descriptor(pid: int) -> int:
+    """Descriptor of a process, readable once that has ended (pidfd_open(2), Linux 5.3). Raises `OSError`.
+
+    Builds of Python with older headers lack `os.pidfd_open`, such as conda's.
+    """
+    descriptor: int = _LIBC.syscall(_PIDFD_OPEN, pid, 0)
+    if descriptor < 0:
+        raise OSError(number := ctypes.get_errno(), os.strerror(number))
+    return descriptor
+
+
+def can_open_processes() -> bool:
+    """True if the kernel has descriptors of processes, and no container forbids them."""
+    try:
+        os.close(process_descriptor(os.getpid()))
+    except OSError:
+        return False
+    return True
 
 
 def leave_threads(code: int) -> NoReturn:

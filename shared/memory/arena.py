@@ -7,6 +7,7 @@ Children inherit the descriptor (`ringside.run.children`).
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 from collections.abc import Iterable
@@ -15,12 +16,23 @@ from contextlib import ExitStack
 import numpy as np
 
 from shared.errors import RingsideError
-from shared.machine.descriptors import memory_file
 from shared.memory.layout import Layout, LayoutError
 
 
 class ArenaError(RingsideError, RuntimeError):
     """The region could not be made. The message is a sentence for the user."""
+
+
+_LIBC, _MFD_CLOEXEC = ctypes.CDLL(None, use_errno=True), 1
+"""Builds of Python with headers older than the call lack `os.memfd_create`, such as conda's."""
+
+
+def memory_file(name: str) -> int:
+    """Descriptor of a new file in memory (memfd_create(2)). Raises `OSError`."""
+    descriptor: int = _LIBC.memfd_create(name.encode(), _MFD_CLOEXEC)
+    if descriptor < 0:
+        raise OSError(number := ctypes.get_errno(), os.strerror(number))
+    return descriptor
 
 
 class Arena:

@@ -31,7 +31,6 @@ MISTAKES = [
     ("limits -- --replay-size 1_000", "--replay-size 1_000 is smaller than one round"),
     ("throughput -- --game pong", "--game after -- is given by the benchmark itself"),
     ("throughput -- --envs 97", "--envs 97 cannot be divided"),
-    ("throughput -- --device cuda:99", "There is no device cuda:99"),
     ("scaling -- --actors 2", "--actors is what this benchmark varies"),
     ("scaling --only learner -- --learner-members 2 --device cpu", "--learner-members is what --only learner varies"),
     ("presets -- --preset iqn", "--preset after -- is what this benchmark varies"),

@@ -152,7 +152,6 @@ def pretended(
             log.log_round(i, 10 * envs * (i + 1), usual | values, played, envs=envs)
     with watched(browser, str(run.run_dir)) as view:
         yield run, view
-    run.end()
 
 
 def test_a_run_from_its_first_step_to_its_end(browser: Chrome, run_dir: Path) -> None:
@@ -211,7 +210,6 @@ def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_pat
     finish(page)
     view.until(lambda: "does not answer" in view.text("#alerts"), "the page does not notice that the server is gone")
     assert view.text("#mode") == "no answer"
-    run.end()
 
 
 def test_a_policy_has_probabilities_and_charts_of_its_metrics_and_no_epsilon(browser: Chrome, tmp_path: Path) -> None:

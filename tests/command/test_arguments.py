@@ -24,7 +24,6 @@ IMPOSSIBLE = [
     (("--env", "NoSuchEnv-v0"), "NoSuchEnv"),
     (("--env", "nosuchmodule:make"), "nosuchmodule"),
     (("--envs", "4", "--actors", "12"), "--actors 12 is more than the 2 lanes"),
-    (("--device", "cuda:99"), "no device cuda:99"),
     (("--replay-size", "100_000_000_000", "--total-steps", "1_000_000_000_000"), "would fit."),
     (("--run-dir", "/dev/null/run"), "--run-dir /dev/null/run cannot be written"),
     (("--resume", "nowhere"), "--resume nowhere"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ class Pretended:
         self.run_dir = run_dir
         self.config = resolve(Config().with_settings(**usual | sizes | settings))
         self.memory = Memory.create(Plan(self.config, len(NAMES), own_torso=own_torso))
+        self._close = weakref.finalize(self, self.memory.arena.close)
         self._inode = os.fstat(self.memory.arena.fd).st_ino
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "config.json").write_text(json.dumps(self.config.to_json()))
@@ -72,7 +74,7 @@ class Pretended:
     def end(self) -> None:
         """The run is over: its memory goes, its files stay."""
         (self.run_dir / "live.json").unlink(missing_ok=True)
-        self.memory.arena.close()
+        self._close()
 
     def mappings(self) -> int:
         """Number of mappings of the run's memory in this process; that of another run may go at any time."""

@@ -197,7 +197,6 @@ def test_the_main_loop_rings_who_commits_and_ends_at_a_full_disk(
     monkeypatch.setattr(scribe, "_close", lambda *arguments: done.append("closed"))
     words = {"run_dir": Path(), "doorbells": doorbells, "process": int(Role.SCRIBE), "lock": None, "checkpoint": None}
     scribe.main(SimpleNamespace(**words))
-    run.end()
     if role is None:
         assert (done[-1], works) == ("closed", [True]), "the last round is committed: nothing is worked at"
     else:

@@ -1,7 +1,6 @@
 """Fixtures for the tests of observers."""
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,8 +32,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Pretended]:
+def run(tmp_path: Path) -> Pretended:
     """A run that plays as the test says, for observers to attach to."""
-    pretended = Pretended(tmp_path / "pong")
-    yield pretended
-    pretended.end()
+    return Pretended(tmp_path / "pong")

@@ -161,7 +161,6 @@ def test_pictures_are_json_and_frames(run: Pretended, viewer: Viewer) -> None:
 def test_a_mosaic_has_a_bound(tmp_path: Path) -> None:
     run = Pretended(tmp_path / "many", envs=100)
     assert viewer_of(run).pictures("?count=1000")[0]["mosaic"]["envs"] == MOST_ENVS
-    run.end()
 
 
 def test_pictures_are_made_as_often_as_the_budget_allows(run: Pretended, viewer: Viewer, clock: Clock) -> None:
@@ -261,7 +260,6 @@ def test_the_page_of_a_run_of_workers_names_them(tmp_path: Path) -> None:
     assert (told["status"]["workers"], told["envs"], chosen["lane"], chosen["owner"]) == (3, 6, 2, 1)
     assert "3 workers" in told["kind"]
     assert [role["name"] for role in told["status"]["roles"]] == ["scribe", "worker 0", "worker 1"]
-    run.end()
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{", '{"limit": 3, "roles": [1], "steps": "x"}', '{"roles": {"a": 1}}'])
@@ -307,9 +305,9 @@ def test_the_list_tells_curve_and_score_of_every_run(tmp_path: Path, monkeypatch
     write_run(tmp_path / "done", returns=[1.0, 3.0], evaluations=[5.0], learning_starts=1_000)
     write_run(tmp_path / "atari" / "pong-2", seed=2, ended=False, returns=[0.0] * 120, learning_starts=1_000)
     live = Pretended(tmp_path / "live")
-    for name in ("done", "live"):  # a run that was resumed has the summary of its former start
+    for run_dir in (tmp_path / "done", live.run_dir):  # a run that was resumed has the summary of its former start
         summary = {"finished": True, "steps": 2_000, "episodes": 2, "mean_return_100": 2.0, "best_return": 77.0}
-        (tmp_path / name / "summary.json").write_text(json.dumps(summary))
+        (run_dir / "summary.json").write_text(json.dumps(summary))
     viewer = Viewer(tmp_path)
     assert [run["living"] for run in viewer.json("runs")["runs"]] == [True, False, False], "the newest first"
     found = viewer.tiles()
@@ -323,7 +321,6 @@ def test_the_list_tells_curve_and_score_of_every_run(tmp_path: Path, monkeypatch
     monkeypatch.setattr("ringside.watch.source.MOST_RUNS", 2)
     listed = viewer.json("runs")
     assert (listed["all"], [run["living"] for run in listed["runs"]]) == (3, [True, False])
-    live.end()
 
 
 def test_a_run_in_the_list_changes_with_its_files_and_keeps_its_number(tmp_path: Path) -> None:
@@ -349,7 +346,6 @@ def test_a_run_in_the_list_changes_with_its_files_and_keeps_its_number(tmp_path:
     (run.run_dir / "config.json").unlink()
     assert {name: id_ for name, (id_, _) in listed().items()} == {"two": 1}
     assert "is not a run" in viewer.json("run/0/outline")["refused"]
-    run.end()
 
 
 def test_a_run_that_cannot_be_read_says_why(tmp_path: Path) -> None:
