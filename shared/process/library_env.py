@@ -58,9 +58,12 @@ def choose_kernel_cache(package: Path) -> None:
     nearest = next(folder for folder in (user, *user.parents) if os.path.exists(folder))
     if any(os.access(folder, os.W_OK) for folder in (beside if os.path.exists(beside) else package, nearest)):
         return
-    folder = Path(tempfile.gettempdir()) / f"ringside-kernels-{os.getuid()}"
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
+    try:
+        folder = Path(tempfile.gettempdir()) / f"ringside-kernels-{os.getuid()}"
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise FatalError(f"Compiled kernels have no folder ({error.strerror}): set NUMBA_CACHE_DIR to one.") from error
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise FatalError(f"Others may write to {folder}; set NUMBA_CACHE_DIR to a folder of your own.")

@@ -91,14 +91,11 @@ def test_a_live_file_of_something_else_is_refused(run: Pretended, tmp_path: Path
                 attach(run.run_dir, run.config)
 
 
-@pytest.mark.parametrize("call", ["open", "readlink"])
-def test_another_users_run_is_refused_with_a_sentence(
-    run: Pretended, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    looks = (read_config, partial(attach, config=run.config))
-    monkeypatch.setattr(os, call, Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
-    for look in looks if call == "open" else looks[1:]:
-        with pytest.raises(ConfigError, match="another user"):
+def test_another_users_run_is_refused_with_a_sentence(run: Pretended, monkeypatch: pytest.MonkeyPatch) -> None:
+    attach_to = partial(attach, config=run.config)
+    for call, look in (("open", read_config), ("open", attach_to), ("readlink", attach_to)):
+        with monkeypatch.context() as patch, pytest.raises(ConfigError, match="another user"):
+            patch.setattr(os, call, Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
             look(run.run_dir)
 
 

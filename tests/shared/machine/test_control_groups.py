@@ -32,7 +32,7 @@ def test_a_machine_without_control_groups(tmp_path: Path) -> None:
 
 
 def test_memory_of_version_2_counts_cache_as_free(tmp_path: Path) -> None:
-    above = {"a/memory.max": str(8 * GB), "a/memory.current": str(5 * GB)}
+    above = {"a/memory.high": str(8 * GB), "a/memory.current": str(5 * GB)}
     above |= {"a/memory.stat": f"anon 1\ninactive_file {2 * GB}\n"}
     root = v2(tmp_path, "/a/b", {**above, "a/b/memory.max": "max", "a/b/memory.current": "1"})
     assert control_groups.free_memory(root) == 5 * GB
