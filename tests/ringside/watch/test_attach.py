@@ -94,9 +94,10 @@ def test_a_live_file_of_something_else_is_refused(run: Pretended, tmp_path: Path
 def test_another_users_run_is_refused_with_a_sentence(run: Pretended, monkeypatch: pytest.MonkeyPatch) -> None:
     attach_to = partial(attach, config=run.config)
     for call, look in (("open", read_config), ("open", attach_to), ("readlink", attach_to)):
-        with monkeypatch.context() as patch, pytest.raises(ConfigError, match="another user"):
+        with monkeypatch.context() as patch:
             patch.setattr(os, call, Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
-            look(run.run_dir)
+            with pytest.raises(ConfigError, match="another user"):
+                look(run.run_dir)
 
 
 def test_a_run_removed_while_runs_are_listed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
