@@ -54,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
         print(printable(f"{told}\n  {address}\nCtrl-C ends the page; runs continue without it."), flush=True)
         if options.open:  # a thread started before `nice`: the browser inherits its priority
             # A browser from a snap sees no file in /tmp.
-            folder = runs.directory if os.access(runs.directory, os.W_OK) else None
+            above = (options.run or runs.directory / "any").absolute().parent
+            folder = above if os.access(above, os.W_OK | os.X_OK) else None
             redirect = Path(stack.enter_context(TemporaryDirectory(prefix="ringside-watch-", dir=folder))) / "page.html"
             Thread(target=_open_page, args=(address, redirect), daemon=True).start()
         stack.callback(ignore_requests)  # so that no signal interrupts the removal of the directory

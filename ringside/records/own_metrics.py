@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringside.records.optional_events import event_log_class
 from shared.config.method_declaration import METRIC_NAME
 from shared.errors import ConfigError
 from shared.files.atomic import write_atomic
@@ -84,12 +85,11 @@ class OwnMetrics:
         """Record values at the steps of a record."""
         line = {"steps": record["steps"], "round": record["round"], "kind": record["kind"], "values": dict(values)}
         self._pending.append(json.dumps(line).encode() + b"\n")
-        with suppress(Exception):  # the file has them; the extra `track`, with TensorBoard, may be missing or broken
-            from ringside.records.events import EventLog
-
-            if self._events is None:
-                self._events = EventLog(self._path.parent / OWN_EVENTS, self._steps)
-            self._events.own(record["steps"], own_scalars(values))
+        with suppress(OSError):  # the file has them
+            if self._events is None and (make := event_log_class()) is not None:
+                self._events = make(self._path.parent / OWN_EVENTS, self._steps)
+            if self._events is not None:
+                self._events.own(record["steps"], own_scalars(values))
 
     def flush(self) -> None:
         """Write what was added. After a disk error it is kept for the next call."""

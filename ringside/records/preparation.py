@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from ringside.records.bottleneck import Sample
 from ringside.records.metrics import MetricsLog, Totals, cut_metrics, next_evaluation
+from ringside.records.optional_events import event_log_class
 from ringside.records.summary import INEXACT_SINCE
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.manifest import Manifest
 from shared.checkpoint.segments import load_boundary, load_segments
 from shared.checkpoint.weights_file import load_weights
-from shared.errors import is_installed
 from shared.files import disk_trouble
 from shared.files.atomic import make_directory, write_atomic
 from shared.files.lock import identity
@@ -87,15 +87,10 @@ class RunFiles:
     @cached_property
     def events(self) -> EventLog | None:
         """TensorBoard events; None where the extra `track` is missing or broken. Raises `OSError`."""
-        if not is_installed("tensorboard"):
-            return None
-        try:
-            from ringside.records.events import EventLog
-        except Exception as error:  # noqa: BLE001  (a broken installation raises anything)
-            disk_trouble.log_line(f"There are no events for TensorBoard, which cannot be imported: {error}")
+        if (make := event_log_class()) is None:
             return None
         steps = int(self._memory.board.written[0]) * self._memory.run_schedule.round_steps
-        log = EventLog(self.run_dir / EVENTS, steps)
+        log = make(self.run_dir / EVENTS, steps)
         log.settings(self._memory.plan.config.to_flat())
         return log
 

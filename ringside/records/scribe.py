@@ -197,7 +197,7 @@ class Scribe:
             self._record("records", self._record_rounds)
 
     def _record(self, kind: str, record: Callable[[], bool | None]) -> bool:
-        """Record something of a kind. Return False if the disk refuses, or `record` does, which has to wait."""
+        """Record something of a kind. Return False if the disk refuses, or `record` does because it has to wait."""
         try:
             self._files.require_own_directory()
             recorded = record() is not False

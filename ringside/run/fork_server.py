@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from shared.memory import wait as memory_wait
 TITLE = "ringside fork server"
 MOST_DESCRIPTORS = 250
 """Most descriptors of a forked process; Linux allows 253 in a message."""
+FORK_TRIES, FORK_PAUSE_SECONDS = 100, 0.1
 
 
 @dataclass
@@ -116,11 +118,7 @@ def serve(connection: int, modules: Sequence[str]) -> str:
             if not message:
                 sys.exit()
             number, program, numbers = msgpack.decode(message)
-            failed: int | None = None
-            try:
-                pid = os.fork()
-            except OSError:  # no task or no memory is left for this one; the others live on
-                pid, failed = server, 1
+            pid = _fork()
             if not pid:
                 die_with(server)
                 gc.enable()
@@ -128,11 +126,19 @@ def serve(connection: int, modules: Sequence[str]) -> str:
                     os.close(pidfd)
                 _renumber([*received, launcher.detach()], [*numbers, max(numbers) + 1])
                 return program
-            if failed is None:
-                processes[process_descriptor(pid)] = number, pid
-            launcher.send(msgpack.encode([number, pid, failed]))
+            processes[process_descriptor(pid)] = number, pid
+            launcher.send(msgpack.encode([number, pid, None]))
             for descriptor in received:
                 os.close(descriptor)
+
+
+def _fork() -> int:
+    """Fork. Tasks or memory that are missing may soon be free, and the end of the server would be that of all."""
+    for _ in range(FORK_TRIES):
+        with suppress(OSError):
+            return os.fork()
+        time.sleep(FORK_PAUSE_SECONDS)
+    return os.fork()
 
 
 def _renumber(descriptors: Sequence[int], numbers: Sequence[int]) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import shutil
 import signal
 import subprocess
@@ -24,7 +23,6 @@ from pathlib import Path
 from shared.errors import ConfigError
 from shared.machine.control_groups import InForce
 from shared.machine.proc_files import FILESYSTEM
-from shared.machine.subprocesses import process_descriptor
 from shared.process.signals import TELL_STACKS
 
 TASKS = 4096
@@ -164,14 +162,15 @@ def _is_active(manager: str, unit: str) -> bool:
 
 def _leave_guard(manager: str) -> None:
     """Fork a guard process that makes systemd kill the rest of the scope when this process has ended."""
-    unit, me = _unit(), process_descriptor(os.getpid())
+    unit, launcher = _unit(), os.getpid()
     if os.fork():
-        return  # the descriptor closes itself when this process becomes systemd-run
+        return
     os.setsid()  # Ctrl-C in the terminal must not reach the guard
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
-    select.select([me], [], [])
+    while os.getppid() == launcher:  # which becomes systemd-run, and keeps its id
+        time.sleep(0.1)
     deadline = time.monotonic() + LEAVE_SECONDS
     while _is_active(manager, unit):
         if time.monotonic() > deadline:

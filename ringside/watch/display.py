@@ -190,9 +190,11 @@ class Outlet:
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         encoded = text.encode(encoding, "replace")
         if self._fd is None:
-            with suppress(OSError, ValueError):  # of a terminal that is gone, or a stream that is closed
+            try:
                 self._stream.write(encoded.decode(encoding))
                 self._stream.flush()
+            except (OSError, ValueError):  # a terminal that is gone, or a stream that is closed
+                self._gone = True
         else:
             if self._is_file:
                 with suppress(OSError):  # what the program has printed comes first
@@ -219,7 +221,7 @@ class Outlet:
     def finish(self) -> None:
         """Write nothing more. If the reader is gone or blocked, redirect the descriptor to /dev/null for later
         writers."""
-        if self._left or self._gone:
+        if (self._left or self._gone) and isinstance(self._stream, io.TextIOWrapper) and not self._stream.closed:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)

@@ -163,7 +163,10 @@ def inference_batch_of(play: Play, *, on_cpu: bool, schedule: Schedule = "concur
 
 
 def run_directory_of(play: Play) -> Path:
-    """runs/GAME-DATE-TIME-CODE, with a code that tells runs of one second apart; of an --env, its name for a file."""
+    """runs/GAME-DATE-TIME-CODE, with a code that tells runs of one second apart.
+
+    With an --env GAME is its name, with hyphens for what does not suit a file name.
+    """
     name = play.game if play.env is None else "".join(c if c.isalnum() else "-" for c in play.env).strip("-")
     return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 

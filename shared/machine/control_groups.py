@@ -67,9 +67,9 @@ def quota_of(group: Path) -> float | None:
     return int(quota) / int(period) if quota.strip().isdecimal() and int(period or 0) else None
 
 
-def _memory_limit(group: Path) -> int | None:
-    """Bytes that a group may take before it is slowed down or killed; None: no limit."""
-    limit = _least(number(group / name) for name in ("memory.max", "memory.high", "memory.limit_in_bytes"))
+def _memory_limit(group: Path, *more: str) -> int | None:
+    """Bytes at which processes of a group are killed, or a lower limit among the files `more`; None: no limit."""
+    limit = _least(number(group / name) for name in ("memory.max", "memory.limit_in_bytes", *more))
     return limit if limit is None or limit < _UNLIMITED else None
 
 
@@ -80,7 +80,7 @@ def free_memory(root: Path = FILESYSTEM) -> int | None:
     """
 
     def free(group: Path) -> int | None:
-        if (limit := _memory_limit(group)) is None:
+        if (limit := _memory_limit(group, "memory.high")) is None:  # above which they are slowed down
             return None
         used = number(group / "memory.current") or number(group / "memory.usage_in_bytes") or 0
         statistics = pairs(group / "memory.stat")

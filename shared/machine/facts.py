@@ -53,11 +53,11 @@ def physical_cores(root: Path = FILESYSTEM) -> int:
 def usable_memory(root: Path = FILESYSTEM) -> int:
     """Bytes that this process and its children may still take before something is killed.
 
-    The minimum of the machine's available memory, the free memory of the control groups above, and `ulimit -v`.
+    The minimum of the machine's available memory and the free memory of the control groups above.
     """
-    in_groups, addresses = control_groups.free_memory(root), resource.getrlimit(resource.RLIMIT_AS)[0]
-    free = psutil.virtual_memory().available, in_groups, addresses
-    return min(limit for limit in free if limit is not None and limit >= 0)  # below 0: unlimited
+    available: int = psutil.virtual_memory().available
+    in_groups = control_groups.free_memory(root)
+    return available if in_groups is None else min(available, in_groups)
 
 
 def free_tasks(root: Path = FILESYSTEM) -> int | None:

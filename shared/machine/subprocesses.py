@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.01
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 _PIDFD_OPEN = 434
-"""Number of the call, the same with every processor."""
+"""Number of the call with x86-64."""
 
 
 def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:

@@ -58,10 +58,10 @@ class Arena:
             unused: offset and length of parts that no process will touch; they are not reserved.
             advice: half a sentence for the error: what needs less memory.
         """
-        fd = memory_file("ringside")
         with ExitStack() as unfinished:
-            unfinished.callback(os.close, fd)  # also after Ctrl-C, while gigabytes are reserved
             try:
+                fd = memory_file("ringside")
+                unfinished.callback(os.close, fd)  # also after Ctrl-C, while gigabytes are reserved
                 os.ftruncate(fd, layout.size)
                 reserved = 0
                 for offset, length in sorted([*unused, (layout.size, 0)]):

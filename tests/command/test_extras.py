@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 from packaging.requirements import Requirement
 
+from ringside.records.optional_events import event_log_class
 from ringside.records.own_metrics import OwnMetrics
 from ringside.records.preparation import RunFiles
 from shared.root import ROOT
@@ -54,7 +55,7 @@ def test_a_missing_extra_is_named_in_a_sentence(extra: str, refused: Refused, mo
 def test_a_run_needs_required_packages_alone(launched: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And no calls that conda's Python lacks. torch brings jinja2."""
     hidden = {package for packages in extras().values() for package in packages} - {"jinja2"}
-    lacking = "import os, sys; [vars(os).pop(name, 0) for name in ('memfd_create', 'pidfd_open', 'MFD_CLOEXEC')]"
+    lacking = "import os, fcntl, sys; vars(os).pop('memfd_create', 0), vars(fcntl).pop('F_OFD_SETLK', 0)"
     (tmp_path / "sitecustomize.py").write_text(f"{lacking}\nsys.modules |= dict.fromkeys({hidden})\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     assert "the extra video" in launched("play", "pong", "--video", "a.mp4").stderr
@@ -71,8 +72,10 @@ def test_a_run_needs_required_packages_alone(launched: Launch, monkeypatch: pyte
 def test_records_and_own_metrics_need_no_tensorboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delitem(sys.modules, "ringside.records.events", raising=False)
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
+    event_log_class.cache_clear()
     own = OwnMetrics(tmp_path, tmp_path, 0, print)
     own.add({"steps": 8, "round": 0, "kind": "round"}, {"gap": 1.5})
     own.close()
     assert [path.name for path in tmp_path.iterdir()] == ["own-metrics.jsonl"]
     assert RunFiles(Mock(), tmp_path, print).events is None
+    event_log_class.cache_clear()

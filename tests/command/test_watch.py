@@ -13,6 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from shared.config.settings import Config
+from shared.root import ROOT
 from tests.conftest import Refused
 from tests.support.runs import finish, start, start_words, summary, wait_until
 
@@ -83,15 +84,13 @@ def test_a_browser_opens_the_page_without_its_key_in_its_words(tmp_path: Path, m
     browser.write_text(f"#!/bin/sh\n{tells}\nmv {told}.part {told}\n")
     browser.chmod(0o700)
     monkeypatch.setenv("BROWSER", f"{browser} %s")
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setenv("TMPDIR", str(scratch))
-    process = start_words("watch", str(run_of(tmp_path / "run")), "--open")
+    run_of(tmp_path / "run")
+    process = start_words("watch", "run", "--open", program=(str(ROOT / "launch.py"),), cwd=tmp_path)
     address = [process.stdout.readline() for _ in range(2)][1].strip()
     wait_until(process, told.exists)
     process.send_signal(signal.SIGTERM)
     finish(process)
-    assert not list(scratch.iterdir())
+    assert not list(tmp_path.glob("ringside-watch-*"))
     page, mode, niceness = told.read_text().splitlines()
     assert address in page
     assert (mode, int(niceness)) == ("600", os.nice(0))

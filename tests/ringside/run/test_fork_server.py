@@ -181,12 +181,12 @@ def test_a_module_that_fails_may_end_a_server_with_its_code(server: ForkServer, 
     assert exit_code(start(server, sys.exit, 7)) == code
 
 
-def test_a_process_that_cannot_be_forked_takes_no_other_along(server: ForkServer) -> None:
-    once = "import os; once = [os.fork]; os.fork = lambda: once.pop()() if once else os.stat('')"
-    server.modules = f"[exec({once!r}, globals())]"
+def test_a_process_that_cannot_be_forked_yet_takes_no_other_along(server: ForkServer) -> None:
+    late = "import os; fork, results = os.fork, ['/', '', '', '']; "
+    late += "os.fork = lambda: fork() if not results else os.stat(results.pop()) and fork()"
+    server.modules = f"[exec({late!r}, globals())]"
     held = start(server, signal.pause)
-    until(lambda: forked(held))
-    assert (exit_code(start(server, sys.exit, 7)), forked(held)) == (1, True)
+    assert (exit_code(start(server, sys.exit, 7)), forked(held)) == (7, True)
 
 
 def test_until_a_process_is_forked_its_server_is_killed_for_it(server: ForkServer) -> None:
