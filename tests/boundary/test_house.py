@@ -19,16 +19,16 @@ from shared.root import ROOT
 LINES = {
     "launch.py": 80,
     "actors": 1_500,
-    "learner": 4_350,
-    "workers": 490,
+    "learner": 4_330,
+    "workers": 470,
     "shared": 5_050,
     "ringside": 8_700,
-    "benchmarks": 2_100,
-    "examples": 150,
+    "benchmarks": 2_050,
+    "examples": 50,
     "tests": 24_950,
 }
 """Most lines of code of each room."""
-HOUSE = 22_200
+HOUSE = 22_160
 """Most lines of code of the product, which is all rooms but the tests."""
 PAGE = 1_000
 """Most lines of the page in the browser; no other room has a file in another language."""
