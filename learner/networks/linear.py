@@ -39,7 +39,7 @@ def write_gradient(gradient: Tensor, inputs: Tensor, into: Affine) -> None:
 
 
 class WrittenLinear(torch.autograd.Function):
-    """weight x + bias, [..., outputs] of x [..., inputs], whose backward pass calls `write`.
+    """weight x + bias, [..., outputs] of x [..., inputs]; the backward pass calls `write`.
 
     `x` must need a gradient, and a pass must use the layer once, since nothing is added up.
     """

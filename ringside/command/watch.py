@@ -38,7 +38,7 @@ class Options:
     port: int = 0
     """Port on this machine's loopback; 0: whichever is free."""
     open: bool = False
-    """Open the page in this machine's browser."""
+    """Open the page in this machine's browser, through a file beside the runs."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         print(printable(f"{told}\n  {address}\nCtrl-C ends the page; runs continue without it."), flush=True)
         if options.open:  # a thread started before `nice`: the browser inherits its priority
             # A browser from a snap sees no file in /tmp.
-            above = (options.run or runs.directory / "any").absolute().parent
+            above = (runs.directory if options.run is None else options.run.absolute().parent).absolute()
             folder = above if os.access(above, os.W_OK | os.X_OK) else None
             redirect = Path(stack.enter_context(TemporaryDirectory(prefix="ringside-watch-", dir=folder))) / "page.html"
             Thread(target=_open_page, args=(address, redirect), daemon=True).start()

@@ -242,7 +242,7 @@ class Scribe:
             self._board.samples[LEARNING] = sample.words
         self._board.samples[NEWEST] = sample.words
         self._board.written[0] = stop
-        self.retries["records"] = Retry()
+        self.retries["records"] = Retry()  # `save` calls this, too
 
     def _read_rounds(self, first: int, stop: int, sample: Sample) -> tuple[dict[str, Any], list[Episode]]:
         """Values and episodes of the record of the rounds [first, stop).

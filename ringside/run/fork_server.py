@@ -31,6 +31,7 @@ TITLE = "ringside fork server"
 MOST_DESCRIPTORS = 250
 """Most descriptors of a forked process; Linux allows 253 in a message."""
 FORK_TRIES, FORK_PAUSE_SECONDS = 100, 0.1
+"""Tries of a fork that the system refuses, and the pause after each."""
 
 
 @dataclass

@@ -193,6 +193,7 @@ class Outlet:
             try:
                 self._stream.write(encoded.decode(encoding))
                 self._stream.flush()
+                self._gone = False
             except (OSError, ValueError):  # a terminal that is gone, or a stream that is closed
                 self._gone = True
         else:
